@@ -78,8 +78,7 @@ func withoutTTOU(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var set, old unix.Sigset_t
-	const bits = 8 * 8
-	set.Val[(unix.SIGTTOU-1)/bits] |= 1 << ((unix.SIGTTOU - 1) % bits)
+	setSignal(&set, unix.SIGTTOU)
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
 		return err
 	}
