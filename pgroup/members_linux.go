@@ -1,0 +1,147 @@
+package pgroup
+
+import (
+	"os"
+	"strings"
+
+	"procsup/platform"
+)
+
+// members lists the live processes of the tree other than the leader, by
+// every means the level allows. A process that is ending is not listed.
+func (g *Group) members() []platform.Stat {
+	f := finder{g: g, got: map[int]bool{g.pid: true, os.Getpid(): true}}
+	if g.cgroup != nil {
+		f.addCgroup()
+	}
+	switch {
+	case g.sub != nil:
+		f.addTree(g.pid)
+		for _, st := range g.sub.adopted() {
+			if g.owns(st) {
+				f.add(st)
+				f.addTree(st.PID)
+			}
+		}
+	case g.cgroup == nil:
+		f.addGroup()
+	}
+	g.remember(f.out)
+	return f.out
+}
+
+// gone reports whether nothing of the tree is left besides the leader. A walk
+// of the tree may miss a process while another one ends, so it must come out
+// empty twice.
+func (g *Group) gone() bool {
+	if g.cgroup != nil {
+		populated, err := g.cgroup.Populated()
+		if err == nil && populated {
+			return false
+		}
+	}
+	return len(g.members()) == 0 && len(g.members()) == 0
+}
+
+// Members lists the live processes of the tree other than the leader.
+func (g *Group) Members() []Member { return describe(g.members()) }
+
+func describe(ms []platform.Stat) []Member {
+	var out []Member
+	for _, m := range ms {
+		out = append(out, Member{PID: m.PID, StartTicks: m.StartTicks, Command: platform.CommandLine(m.PID, 0)})
+	}
+	return out
+}
+
+func (g *Group) remember(ms []platform.Stat) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range ms {
+		g.seen[m.PID] = m.StartTicks
+	}
+}
+
+// owns decides whether an orphan that this process adopted comes from the
+// command: seen below it before, in its group or session, by exclusion where
+// nothing else could have left it, or by the token in its environment.
+func (g *Group) owns(st platform.Stat) bool {
+	g.mu.Lock()
+	ticks, seen := g.seen[st.PID]
+	g.mu.Unlock()
+	if seen && ticks == st.StartTicks {
+		return true
+	}
+	if st.PGID == g.pid || g.session && st.SID == g.pid || g.sub.sole() {
+		return true
+	}
+	if g.token == "" {
+		return false
+	}
+	v, ok, err := platform.Environ(st.PID, TokenVar)
+	return err == nil && ok && (v == g.token || strings.HasPrefix(v, g.token+"/"))
+}
+
+// A finder collects the live processes of a tree, each once.
+type finder struct {
+	g   *Group
+	got map[int]bool
+	out []platform.Stat
+}
+
+func (f *finder) add(st platform.Stat) {
+	if f.got[st.PID] {
+		return
+	}
+	f.got[st.PID] = true
+	if st.Alive() {
+		f.out = append(f.out, st)
+	}
+}
+
+func (f *finder) addPID(pid int) {
+	if f.got[pid] {
+		return
+	}
+	if st, err := platform.ReadStat(pid); err == nil {
+		f.add(st)
+	}
+}
+
+func (f *finder) addCgroup() {
+	pids, err := f.g.cgroup.Procs()
+	if err != nil {
+		return
+	}
+	for _, pid := range pids {
+		if pid > 1 { // 0: in another pid namespace
+			f.addPID(pid)
+		}
+	}
+}
+
+// addTree adds every descendant of a process.
+func (f *finder) addTree(root int) {
+	todo := []int{root}
+	walked := map[int]bool{}
+	for len(todo) > 0 {
+		pid := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if walked[pid] {
+			continue
+		}
+		walked[pid] = true
+		for _, c := range platform.Children(pid) {
+			f.addPID(c)
+			todo = append(todo, c)
+		}
+	}
+}
+
+func (f *finder) addGroup() {
+	platform.ScanProcesses(func(st platform.Stat) {
+		if st.PGID == f.g.pid {
+			f.add(st)
+		}
+	})
+}

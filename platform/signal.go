@@ -1,0 +1,35 @@
+package platform
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ParseSignal reads a signal by name, with or without "SIG", in any case, or
+// by number. Only signals that kill(2) can send are accepted; 0 is not.
+func ParseSignal(s string) (syscall.Signal, error) {
+	name := strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(s)), "SIG")
+	for sig, n := range signalNames {
+		if n == name {
+			return sig, nil
+		}
+	}
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= maxSignal {
+		return syscall.Signal(n), nil
+	}
+	return 0, fmt.Errorf("unknown signal %q (names such as TERM, INT, HUP, or a number from 1 to %d)", s, maxSignal)
+}
+
+// SignalName is the short name of a signal, such as TERM; a number where it
+// has none; "" for 0.
+func SignalName(sig syscall.Signal) string {
+	if sig == 0 {
+		return ""
+	}
+	if n, ok := signalNames[sig]; ok {
+		return n
+	}
+	return strconv.Itoa(int(sig))
+}
