@@ -1,0 +1,50 @@
+package capture
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// loss says why bytes were not kept. The numbers are in index files.
+type loss uint8
+
+const (
+	lossLimit     loss = iota // MaxOutput: foreseen, so no reason is given
+	lossFull                  // ENOSPC
+	lossDiskQuota             // EDQUOT
+	lossFileSize              // EFBIG, RLIMIT_FSIZE
+	lossDeleted
+	lossReplaced
+	lossTruncated
+	lossWrite // any other error
+	lossEvicted
+	lossUnknown // no record, but a hole in the file
+)
+
+var lossText = [...]string{
+	lossLimit:     "",
+	lossFull:      "disk full",
+	lossDiskQuota: "disk quota exceeded",
+	lossFileSize:  "file size limit",
+	lossDeleted:   "spool deleted",
+	lossReplaced:  "spool moved or replaced",
+	lossTruncated: "spool truncated",
+	lossWrite:     "write error",
+	lossEvicted:   "state quota",
+	lossUnknown:   "no record",
+}
+
+func (l loss) String() string {
+	if int(l) < len(lossText) {
+		return lossText[l]
+	}
+	return lossText[lossUnknown]
+}
+
+// lossOf sorts an error of the spool.
+func lossOf(err error) loss {
+	if errors.Is(err, fs.ErrNotExist) {
+		return lossDeleted
+	}
+	return lossOfErrno(err)
+}

@@ -1,0 +1,106 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const noFollow = unix.O_NOFOLLOW
+
+// quietXFSZ keeps a write past RLIMIT_FSIZE from killing the process: it then
+// fails with EFBIG. A caught signal is back at its default in a child, an
+// ignored one would not be, so it is caught; one that was ignored stays so.
+var quietXFSZ = sync.OnceFunc(func() {
+	if !signal.Ignored(syscall.SIGXFSZ) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
+	}
+})
+
+func monotonic() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// unnamed makes a file without a name in os.TempDir.
+func unnamed() (*os.File, error) {
+	dir := os.TempDir()
+	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
+	if err == nil {
+		return f, nil
+	}
+	return unlinked(dir)
+}
+
+func lossOfErrno(err error) loss {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return lossFull
+	case errors.Is(err, unix.EDQUOT):
+		return lossDiskQuota
+	case errors.Is(err, unix.EFBIG):
+		return lossFileSize
+	}
+	return lossWrite
+}
+
+// fileState returns the length of f and whether it still has a name.
+func fileState(f *os.File) (size int64, named bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, false, err
+	}
+	return st.Size, st.Nlink > 0, nil
+}
+
+// punch frees the bytes of f, whose length and offsets stay.
+func punch(f *os.File, from, n int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, n)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("punch hole in %s: %w", filepath.Base(f.Name()), err)
+		}
+		return nil
+	}
+}
+
+// setAside reserves space behind the end of f.
+func setAside(f *os.File, from, n int64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, n)
+}
+
+// holesOf returns the holes of f, which no writer of ours leaves unless it
+// freed or lost bytes. A file system that does not know holes has none.
+func holesOf(f *os.File, size int64) (rs ranges) {
+	fd := int(f.Fd())
+	for off := int64(0); off < size; {
+		data, err := unix.Seek(fd, off, unix.SEEK_DATA)
+		if err != nil || data > size {
+			data = size
+			if err != nil && !errors.Is(err, unix.ENXIO) {
+				return rs
+			}
+		}
+		rs = rs.add(Range{off, data})
+		if data == size {
+			break
+		}
+		if off, err = unix.Seek(fd, data, unix.SEEK_HOLE); err != nil {
+			break
+		}
+	}
+	return rs
+}

@@ -1,0 +1,199 @@
+package capture
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An input is the read end of a pipe (or of anything else that can be read).
+// Only its pump uses it.
+type input struct {
+	fd     int
+	ready  chan struct{} // the poller's word that it is worth reading
+	poller *poller
+	copies bool // splice does not work from it
+	size   int  // of the pipe
+}
+
+func newPipe() (r, w *os.File, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"), nil
+}
+
+// takeInput makes an input of f and closes f. The descriptor leaves Go's
+// poller: a pipe that is in an epoll set while its stream is busy costs each
+// of the command's writes a wake-up of that set.
+func takeInput(f *os.File) (*input, error) {
+	defer f.Close()
+	in := &input{fd: -1, ready: make(chan struct{}, 1)}
+	c, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	cerr := c.Control(func(fd uintptr) {
+		in.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
+	})
+	if err = errors.Join(cerr, err); err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(in.fd, true); err != nil {
+		unix.Close(in.fd)
+		return nil, err
+	}
+	if in.size, err = unix.FcntlInt(uintptr(in.fd), unix.F_GETPIPE_SZ, 0); err != nil {
+		in.copies = true // not a pipe
+	}
+	return in, nil
+}
+
+// watch gets hold of the poller.
+func (in *input) watch() (err error) {
+	in.poller, err = pollers.get()
+	return err
+}
+
+// close closes the descriptor.
+func (in *input) close() {
+	if in.poller != nil {
+		pollers.put()
+	}
+	unix.Close(in.fd)
+}
+
+// arm has ready told once when there is something to read, at once if there is.
+func (in *input) arm() {
+	if err := in.poller.arm(in); err != nil {
+		in.wake() // a file is always readable
+	}
+}
+
+func (in *input) disarm() {
+	in.poller.disarm(in)
+	select {
+	case <-in.ready:
+	default:
+	}
+}
+
+func (in *input) wake() {
+	select {
+	case in.ready <- struct{}{}:
+	default:
+	}
+}
+
+// waiting returns how many bytes there are.
+func (in *input) waiting() int64 {
+	n, err := unix.IoctlGetInt(in.fd, unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return int64(n)
+}
+
+// splice moves up to n bytes to f at off.
+func (in *input) splice(f *os.File, off, n int64) (int64, error) {
+	for {
+		k, err := unix.Splice(in.fd, nil, int(f.Fd()), &off, int(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return 0, errDry
+		case err == unix.EINVAL:
+			return 0, errors.ErrUnsupported
+		case err != nil:
+			return 0, err
+		case k == 0:
+			return 0, io.EOF
+		default:
+			return k, nil
+		}
+	}
+}
+
+func (in *input) read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(in.fd, p)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return 0, errDry
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// resize sets the pipe's capacity and reports whether it has it. It is refused
+// while more than that is in it, and to a user whose pipes hold too much.
+func (in *input) resize(n int) bool {
+	if in.copies {
+		return false
+	}
+	got, err := unix.FcntlInt(uintptr(in.fd), unix.F_SETPIPE_SZ, n)
+	if err != nil {
+		return false
+	}
+	in.size = got
+	return true
+}
+
+// work moves bytes until the pipe stays empty. It stays on its thread, sleeping
+// in the kernel between moves: a timer of the runtime has milliseconds.
+func (p *pump) work() {
+	misses := 0
+	for n := 0; ; n++ {
+		if n%64 == 63 {
+			runtime.Gosched()
+		}
+		select {
+		case <-p.quit:
+			return
+		default:
+		}
+		waiting := p.in.waiting()
+		if waiting < batchUntil && !p.s.eager.Load() && misses == 0 {
+			nap(batchWait)
+		}
+		k, err := p.move(p.s.awaitWindow(chunkMax, p.quit))
+		switch {
+		case k > 0:
+			misses = 0
+			p.enlarge(k)
+		case errors.Is(err, errDry):
+			if misses++; misses > 1 || p.s.eager.Load() {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// enlarge gives a pipe that was nearly full more room.
+func (p *pump) enlarge(moved int64) {
+	if p.grown || p.in.copies || moved < int64(p.in.size)*3/4 || !p.grow.take() {
+		return
+	}
+	if p.grown = p.in.resize(pipeLarge); !p.grown {
+		p.grow.put()
+	}
+}
+
+// nap sleeps in the kernel.
+func nap(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil)
+}
