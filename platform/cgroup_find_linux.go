@@ -41,6 +41,10 @@ func (h *CgroupHome) locate() error {
 	if h.locateUsual() {
 		return nil
 	}
+	return h.locateByMounts()
+}
+
+func (h *CgroupHome) locateByMounts() error {
 	mounted := false
 	err := eachLine("/proc/self/mountinfo", func(line []byte) bool {
 		root, mount, ok := cgroup2Mount(line)
@@ -141,7 +145,7 @@ func unescapeMount(s []byte) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {
-			out = append(out, (s[i+1]-'0')<<6|(s[i+2]-'0')<<3|s[i+3]-'0')
+			out = append(out, (s[i+1]-'0')<<6|(s[i+2]-'0')<<3|(s[i+3]-'0'))
 			i += 3
 			continue
 		}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package platform
+
+var helpers = map[string]func([]string) int{"hang": hang}
+
+func leftovers() string { return "" }
