@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,10 +24,11 @@ type pump struct {
 	grown bool // holds one of grow
 	buf   []byte
 
-	quit chan struct{}
-	once sync.Once
-	done chan struct{} // closed when the pump has stopped
-	eof  bool          // the pipe gave all it had; read after done
+	quit    chan struct{}
+	once    sync.Once
+	done    chan struct{} // closed when the pump has stopped
+	refused atomic.Bool   // stop without taking what is in the pipe
+	eof     bool          // the pipe gave all it had; read after done
 }
 
 func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
@@ -46,7 +48,9 @@ func (p *pump) run() {
 	defer p.in.close()
 	for !p.eof {
 		if !p.park() {
-			p.finish()
+			if !p.refused.Load() {
+				p.finish()
+			}
 			break
 		}
 		p.work()

@@ -117,8 +117,9 @@ type Cleanup struct {
 // Sent is one step of a stop.
 type Sent struct {
 	Signal string  `json:"signal"`
-	To     string  `json:"to"`       // group, leader, member, cgroup
-	AtMS   float64 `json:"after_ms"` // since the run started
+	To     string  `json:"to"`            // group, leader, member, cgroup
+	PID    int     `json:"pid,omitempty"` // of the group or member
+	AtMS   float64 `json:"after_ms"`      // since the run started
 	Error  string  `json:"error,omitempty"`
 }
 

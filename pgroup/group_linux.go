@@ -25,6 +25,7 @@ type Group struct {
 	cgroup   *platform.Cgroup // nil below Cgroup
 	sub      *Subreaper       // nil below Tree
 	session  bool
+	remote   bool // started by another process, see OpenRemote
 	token    string
 	started  time.Time
 	spawner  int64 // our own memory high-water mark at spawn, bytes
@@ -169,13 +170,28 @@ func stdio(c Command) ([]uintptr, func(), error) {
 			}
 			f = null
 		}
-		files[i] = f.Fd()
+		fd, err := fdOf(f)
+		if err != nil {
+			return nil, nil, &StartError{Step: "stdin", Path: f.Name(), Err: err}
+		}
+		files[i] = fd
 	}
 	return files, func() {
 		if null != nil {
 			null.Close()
 		}
 	}, nil
+}
+
+// fdOf is the number of an open file. File.Fd would make it blocking, which
+// everyone who shares the open file would feel.
+func fdOf(f *os.File) (fd uintptr, err error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	err = rc.Control(func(n uintptr) { fd = n })
+	return fd, err
 }
 
 // watch waits for the leader's end without reaping it.

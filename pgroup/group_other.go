@@ -110,6 +110,16 @@ func (g *Group) Exit() (platform.Exit, time.Time) {
 	return g.exit, g.end
 }
 
+// Gone reports whether the leader has ended; the rest cannot be seen.
+func (g *Group) Gone() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Members cannot be listed here.
 func (g *Group) Members() []Member { return nil }
 
@@ -184,3 +194,6 @@ func (g *Group) Reap() (End, error) {
 	g.reaped = true
 	return End{Exit: g.exit, Usage: g.use}, nil
 }
+
+// Reap does nothing here.
+func (s *Subreaper) Reap() {}

@@ -40,6 +40,9 @@ func (g *Group) SignalLeader(sig syscall.Signal) error {
 }
 
 func (g *Group) send(sig syscall.Signal, to string) error {
+	if g.remote {
+		return g.sendRemote(sig)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.reaped {

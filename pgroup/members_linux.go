@@ -2,7 +2,6 @@ package pgroup
 
 import (
 	"os"
-	"strings"
 
 	"procsup/platform"
 )
@@ -15,8 +14,12 @@ func (g *Group) members() []platform.Stat {
 		f.addCgroup()
 	}
 	switch {
+	case g.remote:
+		f.addRemote()
 	case g.sub != nil:
-		f.addTree(g.pid)
+		if !ended(g.done) { // a zombie has no children
+			f.addTree(g.pid)
+		}
 		for _, st := range g.sub.adopted() {
 			if g.owns(st) {
 				f.add(st)
@@ -30,18 +33,20 @@ func (g *Group) members() []platform.Stat {
 	return f.out
 }
 
-// gone reports whether nothing of the tree is left besides the leader. A walk
-// of the tree may miss a process while another one ends, so it must come out
-// empty twice.
+// gone reports whether nothing of the tree is left besides the leader. The
+// list of our children is read while nobody reaps, so nothing is removed from
+// it meanwhile and an empty answer is true.
 func (g *Group) gone() bool {
 	if g.cgroup != nil {
-		populated, err := g.cgroup.Populated()
-		if err == nil && populated {
+		if populated, err := g.cgroup.Populated(); err == nil && populated && ended(g.done) {
 			return false
 		}
 	}
-	return len(g.members()) == 0 && len(g.members()) == 0
+	return len(g.members()) == 0
 }
+
+// Gone reports whether the leader has ended and nothing of the tree is left.
+func (g *Group) Gone() bool { return ended(g.done) && g.gone() }
 
 // Members lists the live processes of the tree other than the leader.
 func (g *Group) Members() []Member { return describe(g.members()) }
@@ -66,20 +71,14 @@ func (g *Group) remember(ms []platform.Stat) {
 // command: seen below it before, in its group or session, by exclusion where
 // nothing else could have left it, or by the token in its environment.
 func (g *Group) owns(st platform.Stat) bool {
-	g.mu.Lock()
-	ticks, seen := g.seen[st.PID]
-	g.mu.Unlock()
-	if seen && ticks == st.StartTicks {
-		return true
-	}
-	if st.PGID == g.pid || g.session && st.SID == g.pid || g.sub.sole() {
+	if g.wasSeen(st) || st.PGID == g.pid || g.session && st.SID == g.pid || g.sub.sole() {
 		return true
 	}
 	if g.token == "" {
 		return false
 	}
 	v, ok, err := platform.Environ(st.PID, TokenVar)
-	return err == nil && ok && (v == g.token || strings.HasPrefix(v, g.token+"/"))
+	return err == nil && ok && tokenBelow(v, g.token)
 }
 
 // A finder collects the live processes of a tree, each once.

@@ -167,7 +167,7 @@ func (s *sweep) kill() {
 	}
 }
 
-func (s *sweep) settled() bool { return ended(s.g.done) && s.g.gone() }
+func (s *sweep) settled() bool { return s.g.Gone() }
 
 func ended(c <-chan struct{}) bool {
 	select {

@@ -87,9 +87,17 @@ func (w *watch) add(m platform.Stat) {
 }
 
 func (w *watch) wait(pid int, f *os.File) {
+	if awaitPidfd(f) {
+		w.ended <- pid // room for every watched member
+	}
+}
+
+// awaitPidfd waits in the netpoller until the process behind a pidfd has
+// ended, or f is closed: then it returns false.
+func awaitPidfd(f *os.File) bool {
 	rc, err := f.SyscallConn()
 	if err != nil {
-		return
+		return false
 	}
 	gone := false
 	_ = rc.Read(func(fd uintptr) bool {
@@ -98,7 +106,5 @@ func (w *watch) wait(pid int, f *os.File) {
 		gone = n > 0 || err != nil && err != unix.EINTR
 		return gone
 	})
-	if gone {
-		w.ended <- pid // room for every watched member
-	}
+	return gone
 }

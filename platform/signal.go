@@ -33,3 +33,15 @@ func SignalName(sig syscall.Signal) string {
 	}
 	return strconv.Itoa(int(sig))
 }
+
+// A SignalClass is what a supervisor does with a signal that it gets.
+type SignalClass uint8
+
+// The classes. What is in none of the first four goes to the command alone.
+const (
+	PassOn    SignalClass = iota // USR1, ALRM and the like: meant for the one process
+	AsksStop                     // INT, TERM, HUP, QUIT: the tree is to end
+	OfChild                      // CHLD
+	Continues                    // CONT
+	OfJob                        // TSTP, WINCH: sent by a terminal to a whole job
+)

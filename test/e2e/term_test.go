@@ -46,7 +46,7 @@ func newTerm(t *testing.T, level string) *term {
 		t: t, dir: t.TempDir(), more: make(chan struct{}, 1), ended: make(chan struct{}),
 		mark: fmt.Sprintf("PROCSUP_TEST_MARK=%d.t%d.", os.Getpid(), scripts.Add(1)),
 	}
-	x.cmd = exec.Command("bash", "--norc", "--noprofile", "-i")
+	x.cmd = exec.Command("bash", "--norc", "--noprofile", "--noediting", "-i")
 	x.cmd.Dir = x.dir
 	x.cmd.Env = append(os.Environ(), x.mark, "P=procsup run --containment="+level+" --", "PS1=> ", "TERM=xterm", "HISTFILE=")
 	ctl, err := pty.StartWithSize(x.cmd, &pty.Winsize{Rows: 24, Cols: 120})
@@ -58,8 +58,8 @@ func newTerm(t *testing.T, level string) *term {
 	go func() { x.cmd.Wait(); close(x.ended) }()
 	t.Cleanup(x.close)
 	x.expect(`> $`)
-	x.typeLine("stty -echo; bind 'set enable-bracketed-paste off'; echo ready")
-	x.expect(`(?m)^ready`)
+	x.typeLine("stty -echo; echo $((6*7)) ready")
+	x.expect(`42 ready\r\n> $`)
 	return x
 }
 

@@ -65,9 +65,9 @@ func TestA14ReadsTheTerminal(t *testing.T) {
 func TestG3InteractiveShell(t *testing.T) {
 	levels(t, func(t *testing.T, level string) {
 		x := newTerm(t, level)
-		x.typeLine("$P bash --norc -ic true; echo still-here")
+		x.typeLine("$P bash --norc --noediting -ic true; echo still-here")
 		x.expect(`still-here\r\n`)
-		x.typeLine("PS1='inner> ' $P bash --norc -i")
+		x.typeLine("PS1='inner> ' $P bash --norc --noediting -i")
 		x.expect(`inner> `)
 		x.typeLine("sleep 100")
 		x.keys("\x1a") // ^Z belongs to the inner shell
@@ -76,7 +76,7 @@ func TestG3InteractiveShell(t *testing.T) {
 		x.expect(`> $`)
 		x.typeLine("echo rc=$?")
 		x.expect(`rc=3\r\n`)
-		x.typeLine(`script -qec "$P bash --norc -ic true; echo still-here" /dev/null`)
+		x.typeLine(`script -qec "$P bash --norc --noediting -ic true; echo still-here" /dev/null`)
 		x.expect(`still-here\r\n`)
 		x.shellAnswers()
 	})

@@ -1,0 +1,52 @@
+package platform
+
+import "golang.org/x/sys/unix"
+
+// InheritedFDs lists the descriptors from 3 up that the next program would
+// inherit too (not close-on-exec). Called first thing it names what this
+// process was given; Go's own descriptors are close-on-exec.
+func InheritedFDs() []int {
+	var out []int
+	for _, fd := range numericEntries("/proc/self/fd") {
+		if fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			out = append(out, fd)
+		}
+	}
+	return out
+}
+
+// CloseFDs closes descriptors by number.
+func CloseFDs(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// CloseFrom closes every descriptor from first up (close_range(2), Linux 5.9).
+func CloseFrom(first int) {
+	_ = unix.CloseRange(uint(first), 1<<31, 0)
+}
+
+// LetGo makes a descriptor name what null names, so that this process no
+// longer keeps open what it was.
+func LetGo(fd, null int) { _ = unix.Dup3(null, fd, 0) }
+
+// SetCloexec keeps a descriptor from the programs started from now on; false
+// when it is not open.
+func SetCloexec(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
+	return err == nil
+}
+
+// MonotonicNow is CLOCK_MONOTONIC in nanoseconds, which two processes of one
+// boot can compare.
+func MonotonicNow() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+		return 0
+	}
+	return ts.Nano()
+}

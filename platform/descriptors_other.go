@@ -1,0 +1,15 @@
+//go:build !linux
+
+package platform
+
+// InheritedFDs lists nothing here.
+func InheritedFDs() []int { return nil }
+
+// CloseFDs does nothing here.
+func CloseFDs([]int) {}
+
+// LetGo does nothing here.
+func LetGo(fd, null int) {}
+
+// SetCloexec does nothing here.
+func SetCloexec(fd int) bool { return fd >= 0 }
