@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -265,7 +264,10 @@ func (c *Cgroup) waitEmpty(ctx context.Context, file *os.File) error {
 }
 
 func (c *Cgroup) watchErr(err error) error {
-	if errors.Is(err, fs.ErrClosed) {
+	c.mu.Lock()
+	closed := c.events < 0 // the poller's own error for that is not exported
+	c.mu.Unlock()
+	if closed {
 		return ErrCgroupClosed
 	}
 	if errors.Is(err, os.ErrNoDeadline) {

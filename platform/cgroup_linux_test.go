@@ -123,6 +123,26 @@ func TestCgroupLife(t *testing.T) {
 	}
 }
 
+// A context ends a wait whenever it ends: before, at the start, or when the
+// waiter sleeps until woken.
+func TestContextEndsWaitEmpty(t *testing.T) {
+	t.Parallel()
+	c := newCgroup(t)
+	startReady(t, into(c, helperCmd(t, "hang")))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := c.WaitEmpty(ended); err != context.Canceled {
+			t.Fatalf("with an ended context: %v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*notifyInterval) // past the rereads
+	defer cancel()
+	if err := c.WaitEmpty(ctx); err != context.DeadlineExceeded {
+		t.Errorf("until the deadline: %v", err)
+	}
+}
+
 // A wait that begins while processes come and go is woken by the last one,
 // though the kernel tells of changes at most every 10 ms.
 func TestWaitEmptySeesShortLives(t *testing.T) {
@@ -145,13 +165,18 @@ func TestCloseWakesWaitEmpty(t *testing.T) {
 	t.Parallel()
 	c := newCgroup(t)
 	startReady(t, into(c, helperCmd(t, "hang")))
-	for range 3 { // whichever comes first
+	for watching := range 20 { // the first closes at once, the others while it watches
 		o, err := OpenCgroup(c.Path())
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
 		go func() { done <- o.WaitEmpty(context.Background()) }() // Close ends it; read below
+		for inPoller := false; watching > 0 && !inPoller; runtime.Gosched() {
+			o.mu.Lock()
+			inPoller = o.file != nil
+			o.mu.Unlock()
+		}
 		o.Close()
 		if err := <-done; err != ErrCgroupClosed {
 			t.Errorf("wait while closed: %v", err)
@@ -249,6 +274,9 @@ func TestCgroupKills(t *testing.T) {
 			}
 			if pids, err := c.Procs(); err != nil || len(pids) != 0 {
 				t.Errorf("left: %v, %v", pids, err)
+			}
+			if frozen := readLine(c.Path() + "/cgroup.freeze"); name == "each" && frozen != "0" {
+				t.Errorf("cgroup.freeze is %q afterwards", frozen)
 			}
 		})
 	}

@@ -68,6 +68,25 @@ func TestSweepTakesOnlyStaleOnes(t *testing.T) {
 	}
 }
 
+// A directory that was swept and made anew is not the one that was opened.
+func TestLockLiveKnowsANewDirectory(t *testing.T) {
+	outer := newCgroup(t)
+	c, err := CgroupHome{Self: outer.Path(), Base: outer.Path()}.New("same")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := lockLive(c.dir, c.events, c.path); err != nil {
+		t.Errorf("while it is there: %v", err)
+	}
+	if err := errors.Join(os.Remove(c.path), os.Mkdir(c.path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := lockLive(c.dir, c.events, c.path); err != unix.ENOENT {
+		t.Errorf("after it was made anew: %v", err)
+	}
+}
+
 // Whatever the sweepers do, a cgroup that New returned is there.
 func TestSweepRacesNew(t *testing.T) {
 	outer := newCgroup(t)

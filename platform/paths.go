@@ -95,10 +95,8 @@ func checkPrivate(dir string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("socket folder: %w", err)
-	case fi.Mode()&os.ModeSymlink != 0:
-		return fmt.Errorf("socket folder %s is a symbolic link: %w", dir, ErrUntrustedFolder)
 	case !fi.IsDir():
-		return fmt.Errorf("socket folder %s is no folder: %w", dir, ErrUntrustedFolder)
+		return fmt.Errorf("socket folder %s is a symbolic link or no folder: %w", dir, ErrUntrustedFolder)
 	case !ownedByUs(fi):
 		return fmt.Errorf("socket folder %s belongs to another user: %w", dir, ErrUntrustedFolder)
 	case modesCount && fi.Mode().Perm()&0o077 != 0:

@@ -143,11 +143,10 @@ func (t *Terminal) Size() (WinSize, error) {
 }
 
 // SetSize sets the size; when it differs the kernel sends SIGWINCH to the group
-// in front.
+// in front. Linux allows it from the background too.
 func (t *Terminal) SetSize(s WinSize) error {
 	ws := unix.Winsize{Row: s.Rows, Col: s.Cols, Xpixel: s.XPixels, Ypixel: s.YPixels}
-	err := withoutTTOU(func() error { return unix.IoctlSetWinsize(t.fd, unix.TIOCSWINSZ, &ws) })
-	if err != nil {
+	if err := unix.IoctlSetWinsize(t.fd, unix.TIOCSWINSZ, &ws); err != nil {
 		return fmt.Errorf("set the terminal's size: %w", err)
 	}
 	return nil
