@@ -89,14 +89,17 @@ type Range struct {
 	To   int64 `json:"to"`
 }
 
-// Text is a part of a stream, head and tail, ready for JSON.
+// Text is a part of a stream, head and tail, ready for JSON. Bytes that are
+// valid UTF-8 are in Text, others in Base64; no rune is cut.
 type Text struct {
-	Text     string `json:"text"`
-	Encoding string `json:"encoding"` // utf-8, base64
-	From     int64  `json:"from"`
-	To       int64  `json:"to"`
-	Total    int64  `json:"total"`
-	Omitted  int64  `json:"omitted"` // bytes left out of Text
+	Encoding string  `json:"encoding"` // utf-8, base64
+	Text     string  `json:"text,omitempty"`
+	Base64   string  `json:"base64,omitempty"`
+	From     int64   `json:"from"`
+	To       int64   `json:"to"`
+	Total    int64   `json:"total"`
+	Omitted  int64   `json:"omitted"` // bytes between From and To that are left out
+	Gaps     []Range `json:"gaps,omitempty"`
 }
 
 // Usage is what the command and the children it waited for used. MaxRSSBytes

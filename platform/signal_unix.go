@@ -38,13 +38,15 @@ func ClassOf(sig syscall.Signal) SignalClass {
 	return PassOn
 }
 
-// CatchStops delivers to c the signals that ask for a stop. HUP stays ignored
-// if it was when this process started (nohup); INT does not: sh starts
+// CatchStops delivers to c the signals that ask for a stop. One that was
+// ignored when this process started stays so (nohup), except INT: sh starts
 // background jobs with it ignored, and those must still be cancellable.
 func CatchStops(c chan<- os.Signal) {
-	signal.Notify(c, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
-	if !signal.Ignored(unix.SIGHUP) {
-		signal.Notify(c, unix.SIGHUP)
+	signal.Notify(c, unix.SIGINT)
+	for _, s := range []os.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
 	}
 }
 

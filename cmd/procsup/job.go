@@ -62,6 +62,8 @@ type job struct {
 // runForeground runs one command. Its error is how procsup has to end.
 func runForeground(o *options) error {
 	inherited := platform.InheritedFDs()
+	signalState := make(chan platform.Inherited, 1)
+	go func() { signalState <- platform.InheritedSignals() }() // beside what follows: start waits for it
 	j := &job{opt: o, id: handles.NewID(), next: make(chan struct{}, 1), settled: make(chan pgroup.Report, 1), signals: make(chan os.Signal, 64)}
 	j.parent = os.Getenv(pgroup.TokenVar)
 	j.token = childToken(j.parent, j.id)
@@ -73,7 +75,7 @@ func runForeground(o *options) error {
 		return err
 	}
 	defer j.streams.close()
-	if f := j.start(); f != nil {
+	if f := j.start(signalState); f != nil {
 		return j.notStarted(f)
 	}
 	j.streams.started()
@@ -91,7 +93,7 @@ func childToken(parent string, id handles.ID) string {
 	return parent + "/" + string(id)
 }
 
-func (j *job) start() *startFailure {
+func (j *job) start(signalState <-chan platform.Inherited) *startFailure {
 	o := j.opt
 	path, f := lookup(o.argv[0], o.env, o.dir)
 	if f != nil {
@@ -103,13 +105,17 @@ func (j *job) start() *startFailure {
 	if !o.pty {
 		j.fg = pgroup.OpenForeground(platform.IsTerminal(1))
 	}
+	was := <-signalState
+	was.Restore()
 	platform.CatchStops(j.signals)
 	cmd := pgroup.Command{Path: path, Args: o.argv, Env: o.env, Dir: o.dir}
 	if err := j.streams.fill(&cmd); err != nil {
 		return fail(exitProcsup, "pipe", err, o.argv[0], "run %s: %v", o.argv[0], err)
 	}
 	var err error
-	j.group, err = pgroup.Start(cmd, pgroup.Config{Containment: o.containment, Token: j.token, Subreaper: j.sub})
+	was.WithMask(func() {
+		j.group, err = pgroup.Start(cmd, pgroup.Config{Containment: o.containment, Token: j.token, Subreaper: j.sub})
+	})
 	if err != nil {
 		return explain(err, o)
 	}

@@ -202,9 +202,7 @@ func (s *streams) describe(src capture.Source) *handles.StreamOutput {
 	if s.opt.capture != "" {
 		o.Path = s.log.Path(src)
 	}
-	for _, x := range e.Omitted {
-		o.Omitted = append(o.Omitted, handles.Range{From: x.From, To: x.To})
-	}
+	o.Omitted = ranges(e.Omitted)
 	return o
 }
 
