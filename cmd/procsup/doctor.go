@@ -57,10 +57,15 @@ func doctor(c *cli.Context) error {
 	if err := write(c.App.Writer, report); err != nil {
 		return unusable("doctor: write report: %v", err)
 	}
-	if !report.Usable {
-		return unusable("cannot work here: %s", strings.Join(report.Problems, "; "))
+	return verdict(report)
+}
+
+// verdict is nil unless procsup cannot work here at all: a weaker level is no error.
+func verdict(r platform.Report) error {
+	if r.Usable {
+		return nil
 	}
-	return nil
+	return unusable("cannot work here: %s", strings.Join(r.Problems, "; "))
 }
 
 // diagnose is the report of the platform with the two paths that this user's

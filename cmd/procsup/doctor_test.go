@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -83,6 +84,13 @@ func TestDoctorReport(t *testing.T) {
 		OS: "linux", Arch: "amd64", Containment: platform.ByTree, Why: "no cgroup2",
 		Better: []string{"mount it", "or be root"}, Problems: []string{"no proc"},
 		Features: []platform.Feature{{Name: "proc", Detail: "missing", Hint: "mount proc"}},
+	}
+	var e *exitError
+	if err := verdict(r); !errors.As(err, &e) || e.code != exitProcsup || !strings.Contains(e.msg, "no proc") {
+		t.Errorf("verdict %v, want code %d with the problem", err, exitProcsup)
+	}
+	if err := verdict(platform.Report{Usable: true, Containment: platform.ByGroup}); err != nil {
+		t.Errorf("a weak level: %v", err)
 	}
 	var b strings.Builder
 	if err := writeReport(&b, r); err != nil {
