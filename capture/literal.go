@@ -3,18 +3,69 @@ package capture
 import (
 	"bytes"
 	"sort"
+	"strings"
 )
 
-// A literal is the engine for plain text.
-type literal struct{ pattern []byte }
+// A literal is the engine for plain text. It looks for the byte of the pattern
+// that is rarest in common output, which skips text at the speed of IndexByte,
+// and falls back to bytes.Index in text where that byte is not rare.
+type literal struct {
+	pattern []byte
+	rare    int // index in pattern
+}
+
+func newLiteral(pattern string) *literal {
+	l := &literal{pattern: []byte(pattern)}
+	for i := range l.pattern {
+		if rank(l.pattern[i]) > rank(l.pattern[l.rare]) {
+			l.rare = i
+		}
+	}
+	return l
+}
+
+// common is what output is made of, the most frequent first.
+const common = " etaoinsrhldcumfpgwybvk\n0123456789-./:_ETAOINSRHLDCUMFPGWYBVK,()=[]'\"*x"
+
+// rank is high for a rare byte.
+func rank(c byte) int {
+	if k := strings.IndexByte(common, c); k >= 0 {
+		return k
+	}
+	return len(common)
+}
 
 func (l *literal) scan(text []byte, seen int, _ bool) (i, j, keep int, ok bool) {
 	overlap := len(l.pattern) - 1
 	from := max(seen-overlap, 0)
-	if i := bytes.Index(text[from:], l.pattern); i >= 0 {
+	if i := l.index(text[from:]); i >= 0 {
 		return from + i, from + i + len(l.pattern), 0, true
 	}
 	return 0, 0, max(len(text)-overlap, 0), false
+}
+
+// index is bytes.Index.
+func (l *literal) index(text []byte) int {
+	last := len(text) - len(l.pattern) // the last place it can begin
+	c := l.pattern[l.rare]
+	for i, misses := 0, 0; i <= last; {
+		k := bytes.IndexByte(text[i+l.rare:last+l.rare+1], c)
+		if k < 0 {
+			return -1
+		}
+		i += k
+		if bytes.HasPrefix(text[i:], l.pattern) {
+			return i
+		}
+		i++
+		if misses++; misses > 16+i/64 {
+			if k = bytes.Index(text[i:], l.pattern); k >= 0 {
+				k += i
+			}
+			return k
+		}
+	}
+	return -1
 }
 
 func (l *literal) reset() {}

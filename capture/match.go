@@ -143,7 +143,7 @@ func newEngine(q Query) (engine, error) {
 	if len(q.Pattern) > MatchSpan {
 		return nil, fmt.Errorf("match: pattern of %d bytes, at most %d", len(q.Pattern), MatchSpan)
 	}
-	return &literal{[]byte(q.Pattern)}, nil
+	return newLiteral(q.Pattern), nil
 }
 
 // A scan is a match under way on one stream.

@@ -50,6 +50,8 @@ func lossOfErrno(err error) loss {
 		return lossDiskQuota
 	case errors.Is(err, unix.EFBIG):
 		return lossFileSize
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // something else is in its place
+		return lossDeleted
 	}
 	return lossWrite
 }

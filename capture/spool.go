@@ -28,11 +28,15 @@ type spool struct {
 // A segment is one file of a spool.
 type segment struct {
 	start int64  // the offset of its first byte
-	path  string // "" = no name, so it stays open until Close
+	path  string // "" = no name
 	f     *os.File
 	refs  int
 	info  os.FileInfo // of the file opened first; another one at path is not ours
+	gone  bool        // it lost its name and no new file can be made
 }
+
+// lasting reports whether the file can be closed and opened again.
+func (g *segment) lasting() bool { return g.path != "" && !g.gone }
 
 func newSpool(dir string, src Source) *spool {
 	s := &spool{}
@@ -159,7 +163,7 @@ func (s *spool) release(seg *segment, f *os.File) {
 	if seg.f != f {
 		return // swapped meanwhile, and closed then
 	}
-	if seg.refs--; seg.refs == 0 && (seg.path != "" || s.closed && s.holders == 0) {
+	if seg.refs--; seg.refs == 0 && (seg.lasting() || s.closed && s.holders == 0) {
 		seg.f = nil
 		f.Close()
 	}
@@ -240,7 +244,8 @@ func (s *spool) drop(off int64) {
 		}
 		if seg.path != "" {
 			os.Remove(seg.path) // a reader that has it open reads on and is told of the hole
-		} else if seg.f != nil && seg.refs == 0 {
+		}
+		if seg.f != nil && seg.refs == 0 {
 			seg.f.Close()
 			seg.f = nil
 		}
@@ -261,7 +266,14 @@ func (s *spool) swap(seg *segment, f *os.File, info os.FileInfo) {
 	if seg.f != nil {
 		seg.f.Close()
 	}
-	seg.f, seg.refs, seg.info = f, 1, info
+	seg.f, seg.refs, seg.info, seg.gone = f, 1, info, false
+}
+
+// keepOpen has the segment's file stay open, as it has lost its name.
+func (s *spool) keepOpen(seg *segment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seg.gone = true
 }
 
 // hold keeps nameless files readable until the returned function is called.
@@ -291,7 +303,7 @@ func (s *spool) closeIdle() {
 		return
 	}
 	for _, seg := range s.segs {
-		if seg.path == "" && seg.f != nil && seg.refs == 0 {
+		if !seg.lasting() && seg.f != nil && seg.refs == 0 {
 			seg.f.Close()
 			seg.f = nil
 		}

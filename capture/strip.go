@@ -31,37 +31,37 @@ func (s *stripper) plain(b []byte) bool {
 
 // runs calls text for each piece b[i:j] that stays, in order.
 func (s *stripper) runs(b []byte, text func(i, j int)) {
-	from := -1 // where the text began
-	emit := func(to int) {
-		if from >= 0 && from < to {
-			text(from, to)
+	nextEsc, nextCR := -1, -1 // the first of each at or behind i, once looked for
+	for i := 0; i < len(b); {
+		if s.state != stripText {
+			if !s.next(b[i]) || b[i] == '\r' {
+				i++
+				continue
+			}
 		}
-		from = -1
+		// b[i] is text, or begins an escape, or is a CR
+		nextEsc, nextCR = indexFrom(b, esc, i, nextEsc), indexFrom(b, '\r', i, nextCR)
+		end := min(nextEsc, nextCR)
+		if i < end {
+			text(i, end)
+		}
+		if end == nextEsc && end < len(b) {
+			s.state = stripEsc
+		}
+		i = end + 1
 	}
-	for i := 0; i < len(b); i++ {
-		if s.state == stripText {
-			if from < 0 {
-				from = i
-			}
-			k := bytes.IndexAny(b[i:], "\x1b\r")
-			if k < 0 {
-				break
-			}
-			i += k
-			emit(i)
-			if b[i] == esc {
-				s.state = stripEsc
-			}
-			continue
-		}
-		if s.next(b[i]) { // the byte is text after all
-			from = i
-			if b[i] == '\r' {
-				from = -1
-			}
-		}
+}
+
+// indexFrom returns the first c in b at or behind i, len(b) for none; known is
+// the answer for a smaller i, or -1.
+func indexFrom(b []byte, c byte, i, known int) int {
+	if known >= i {
+		return known
 	}
-	emit(len(b))
+	if k := bytes.IndexByte(b[i:], c); k >= 0 {
+		return i + k
+	}
+	return len(b)
 }
 
 // next takes a byte behind an ESC and reports whether it is text.

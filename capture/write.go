@@ -113,7 +113,7 @@ func (s *Stream) ready() error {
 	if w.seg.path == "" {
 		return nil
 	}
-	if !named {
+	if !named && !w.seg.gone {
 		return s.renew(w.seg, lossDeleted)
 	}
 	if now := s.log.now(); now-w.checked > pathCheck {
@@ -154,6 +154,7 @@ func (s *Stream) renew(seg *segment, why loss) error {
 		s.mu.Lock()
 		s.missing = why.String()
 		s.mu.Unlock()
+		s.spool.keepOpen(seg)
 		w.checked = s.log.now() + 10*pathCheck
 		return nil
 	}

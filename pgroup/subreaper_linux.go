@@ -100,7 +100,7 @@ func (s *Subreaper) adopted() []platform.Stat {
 	s.starting.Lock()
 	defer s.starting.Unlock()
 	var out []platform.Stat
-	for _, pid := range platform.Children(unix.Getpid()) {
+	for _, pid := range platform.AdoptedChildren() {
 		if s.isKnown(pid) {
 			continue
 		}

@@ -6,4 +6,3 @@ import "syscall"
 
 // PeekStopped reports nothing here.
 func PeekStopped(int) syscall.Signal { return 0 }
-

@@ -2,9 +2,9 @@ package platform
 
 import "golang.org/x/sys/unix"
 
-// InheritedFDs lists the descriptors from 3 up that the next program would
-// inherit too (not close-on-exec). Called first thing it names what this
-// process was given; Go's own descriptors are close-on-exec.
+// InheritedFDs lists the descriptors from 3 up that this process was given and
+// the next program would inherit too: those that are not close-on-exec, as all
+// that Go opens are.
 func InheritedFDs() []int {
 	var out []int
 	for _, fd := range numericEntries("/proc/self/fd") {

@@ -30,15 +30,38 @@ func Children(pid int) []int {
 			continue
 		}
 		seen = true
-		for f := range strings.FieldsSeq(string(b)) {
-			if n, err := strconv.Atoi(f); err == nil {
-				out = append(out, n)
-			}
-		}
+		out = fields(out, b)
 	}
 	if !seen && unix.Access(dir, unix.F_OK) == nil && unix.Access("/proc/self/task/"+strconv.Itoa(unix.Gettid())+"/children", unix.F_OK) == unix.ENOENT {
 		noChildrenFiles.Store(true)
 		return childrenByScan(pid)
+	}
+	return out
+}
+
+// AdoptedChildren lists what an orphan that this process adopted can be among:
+// the children of its first thread, to which the kernel gives orphans
+// (find_new_reaper in kernel/exit.c). Children that other threads started are
+// not in it, so it costs one file where Children costs one for each thread.
+func AdoptedChildren() []int {
+	if noChildrenFiles.Load() {
+		return Children(os.Getpid())
+	}
+	var buf [512]byte
+	self := strconv.Itoa(os.Getpid())
+	b, err := readFile("/proc/"+self+"/task/"+self+"/children", buf[:])
+	if err != nil {
+		return Children(os.Getpid())
+	}
+	return fields(nil, b)
+}
+
+// fields appends the numbers in b to out.
+func fields(out []int, b []byte) []int {
+	for f := range strings.FieldsSeq(string(b)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			out = append(out, n)
+		}
 	}
 	return out
 }

@@ -60,11 +60,8 @@ type job struct {
 }
 
 // runForeground runs one command. Its error is how procsup has to end.
-func runForeground(o *options) error {
-	inherited := platform.InheritedFDs()
-	signalState := make(chan platform.Inherited, 1)
-	go func() { signalState <- platform.InheritedSignals() }() // beside what follows: start waits for it
-	j := &job{opt: o, id: handles.NewID(), next: make(chan struct{}, 1), settled: make(chan pgroup.Report, 1), signals: make(chan os.Signal, 64)}
+func runForeground(o *options, signals *caught) error {
+	j := &job{opt: o, id: handles.NewID(), next: make(chan struct{}, 1), settled: make(chan pgroup.Report, 1), signals: signals.c}
 	j.parent = os.Getenv(pgroup.TokenVar)
 	j.token = childToken(j.parent, j.id)
 	var err error
@@ -75,11 +72,11 @@ func runForeground(o *options) error {
 		return err
 	}
 	defer j.streams.close()
-	if f := j.start(signalState); f != nil {
+	if f := j.start(signals); f != nil {
 		return j.notStarted(f)
 	}
 	j.streams.started()
-	j.letGo(inherited)
+	j.letGo()
 	j.supervise()
 	return j.finish()
 }
@@ -93,7 +90,7 @@ func childToken(parent string, id handles.ID) string {
 	return parent + "/" + string(id)
 }
 
-func (j *job) start(signalState <-chan platform.Inherited) *startFailure {
+func (j *job) start(signals *caught) *startFailure {
 	o := j.opt
 	path, f := lookup(o.argv[0], o.env, o.dir)
 	if f != nil {
@@ -105,15 +102,12 @@ func (j *job) start(signalState <-chan platform.Inherited) *startFailure {
 	if !o.pty {
 		j.fg = pgroup.OpenForeground(platform.IsTerminal(1))
 	}
-	was := <-signalState
-	was.Restore()
-	platform.CatchStops(j.signals)
 	cmd := pgroup.Command{Path: path, Args: o.argv, Env: o.env, Dir: o.dir}
 	if err := j.streams.fill(&cmd); err != nil {
 		return fail(exitProcsup, "pipe", err, o.argv[0], "run %s: %v", o.argv[0], err)
 	}
 	var err error
-	was.WithMask(func() {
+	signals.wait().WithMask(func() {
 		j.group, err = pgroup.Start(cmd, pgroup.Config{Containment: o.containment, Token: j.token, Subreaper: j.sub})
 	})
 	if err != nil {
@@ -147,8 +141,8 @@ func (j *job) startGuard() {
 // letGo drops our own copies of what the command was given, so that whoever
 // is at the other end sees end-of-file, or a broken pipe, when the command is
 // done with it and not when we are. Standard error stays: we speak there.
-func (j *job) letGo(inherited []int) {
-	platform.CloseFDs(j.result.without(inherited))
+func (j *job) letGo() {
+	platform.CloseFDs(platform.InheritedFDs())
 	if j.opt.captures() || j.opt.pty {
 		return
 	}

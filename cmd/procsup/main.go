@@ -27,7 +27,11 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == guardVerb {
 		os.Exit(guardMain(os.Args[2:]))
 	}
-	err := newApp(os.Stdout, os.Stderr).Run(os.Args)
+	var signals *caught
+	if len(os.Args) > 1 && os.Args[1] == "run" {
+		signals = catchEarly()
+	}
+	err := newApp(os.Stdout, os.Stderr, signals).Run(os.Args)
 	end(err)
 }
 
@@ -69,7 +73,7 @@ func unusable(format string, args ...any) error {
 	return &exitError{code: exitProcsup, msg: fmt.Sprintf(format, args...)}
 }
 
-func newApp(out, errOut io.Writer) *cli.App {
+func newApp(out, errOut io.Writer, signals *caught) *cli.App {
 	return &cli.App{
 		Name:  "procsup",
 		Usage: "run commands so that nothing about them is lost and nothing of them is left behind",
@@ -89,7 +93,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		CommandNotFound: func(c *cli.Context, name string) {
 			end(usagef("unknown verb %q; see procsup --help", name))
 		},
-		Commands: []*cli.Command{runCommand(), doctorCommand()},
+		Commands: []*cli.Command{runCommand(signals), doctorCommand()},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -38,14 +37,6 @@ func openResult(spec string) (*resultFile, error) {
 		return nil, unusable("run: --result %s: %v", spec, reason(err))
 	}
 	return &resultFile{file: f, fd: -1}, nil
-}
-
-// without is fds less the one that is still needed.
-func (r *resultFile) without(fds []int) []int {
-	if r == nil || r.fd < 0 {
-		return fds
-	}
-	return slices.DeleteFunc(fds, func(fd int) bool { return fd == r.fd })
 }
 
 func (r *resultFile) usesStdout() bool { return r != nil && r.fd == 1 }

@@ -28,7 +28,7 @@ Examples:
    procsup run --result fd:3 -- ./tests.sh 3>result.json
    procsup run --leftover keep -- ./start-daemon.sh`
 
-func runCommand() *cli.Command {
+func runCommand(signals *caught) *cli.Command {
 	return &cli.Command{
 		Name:         "run",
 		Usage:        "run a command in front, wrapped exactly",
@@ -61,7 +61,10 @@ func runCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return runForeground(opt)
+			if signals == nil {
+				signals = catchEarly()
+			}
+			return runForeground(opt, signals)
 		},
 	}
 }
