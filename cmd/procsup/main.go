@@ -93,11 +93,9 @@ func newApp(out, errOut io.Writer, signals *caught) *cli.App {
 		CommandNotFound: func(c *cli.Context, name string) {
 			end(usagef("unknown verb %q; see procsup --help", name))
 		},
-		Commands: []*cli.Command{runCommand(signals), doctorCommand()},
+		Commands: []*cli.Command{runCommand(signals), doctorCommand(), versionCommand()},
 	}
 }
-
-const version = "0.1.0"
 
 func onUsageError(_ *cli.Context, err error, _ bool) error {
 	return usagef("%v; see procsup --help", err)
