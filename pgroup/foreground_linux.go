@@ -126,14 +126,7 @@ func (f *Foreground) Stopped(sig syscall.Signal) {
 		}
 		return
 	}
-	stopOwnGroup(sig)
-}
-
-// stopOwnGroup stops this process and the rest of its job the way the terminal
-// would. It returns once continued.
-func stopOwnGroup(sig syscall.Signal) {
-	signal.Reset(sig)
-	_ = unix.Kill(0, sig)
+	platform.StopGroup(sig) // returns once we were continued
 }
 
 // Continued is called when this process got SIGCONT.

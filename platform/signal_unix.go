@@ -67,9 +67,5 @@ func CatchRest(c chan<- os.Signal) {
 	}
 }
 
-// CatchAgain delivers a job-control signal to c again after the process had to
-// stop by it.
-func CatchAgain(c chan<- os.Signal) { signal.Notify(c, unix.SIGTSTP) }
-
 // ChildSignal is what a process gets when a child ends or stops.
 const ChildSignal = syscall.SIGCHLD

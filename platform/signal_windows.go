@@ -23,8 +23,5 @@ func CatchStops(c chan<- os.Signal) { signal.Notify(c, os.Interrupt) }
 // CatchRest does nothing.
 func CatchRest(chan<- os.Signal) {}
 
-// CatchAgain does nothing.
-func CatchAgain(chan<- os.Signal) {}
-
 // ChildSignal does not exist here; the number is never delivered.
 const ChildSignal = syscall.Signal(17)

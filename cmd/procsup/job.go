@@ -262,7 +262,6 @@ func (j *job) onSignal(sig syscall.Signal) {
 	case platform.OfChild:
 		j.onChild()
 	case platform.Continues:
-		platform.CatchAgain(j.signals)
 		if j.fg != nil {
 			j.fg.Continued()
 		} else {

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package platform
+
+func systemRandom([]byte) bool { return false }
