@@ -14,7 +14,6 @@ package capture
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -219,24 +218,19 @@ func (l *Log) Attach(src Source, r *os.File) error {
 	return nil
 }
 
-// Feed returns a writer to src for bytes that come from no pipe, such as a
-// pty's. Its Write never fails for lack of space: what cannot be kept is
-// counted. It fails with ErrClosed after Close. The bytes are not waited for by
-// Drain: write all of them before.
-func (l *Log) Feed(src Source) io.Writer {
+// Refuse closes the pipes of a stream at once and leaves what is in them: who
+// writes there gets SIGPIPE, as from any reader that went away. It is for
+// output that is passed through to a reader that may leave.
+func (l *Log) Refuse(src Source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.streams[src]
-	if err := l.open(s); err != nil {
-		return failed{err}
+	for _, p := range l.pumps {
+		if p.s.src == src {
+			p.refuse.Store(true)
+			p.stop()
+		}
 	}
-	return feed{s}
 }
-
-// failed is a writer that tells why there is none.
-type failed struct{ err error }
-
-func (f failed) Write([]byte) (int, error) { return 0, f.err }
 
 // open makes the spool of s exist. l.mu is held.
 func (l *Log) open(s *Stream) error {

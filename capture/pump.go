@@ -24,11 +24,11 @@ type pump struct {
 	grown bool // holds one of grow
 	buf   []byte
 
-	quit    chan struct{}
-	once    sync.Once
-	done    chan struct{} // closed when the pump has stopped
-	refused atomic.Bool   // stop without taking what is in the pipe
-	eof     bool          // the pipe gave all it had; read after done
+	quit   chan struct{}
+	once   sync.Once
+	done   chan struct{} // closed when the pump has stopped
+	refuse atomic.Bool   // stop without taking what is in the pipe
+	eof    bool          // the pipe gave all it had; read after done
 }
 
 func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
@@ -48,7 +48,7 @@ func (p *pump) run() {
 	defer p.in.close()
 	for !p.eof {
 		if !p.park() {
-			if !p.refused.Load() {
+			if !p.refuse.Load() {
 				p.finish()
 			}
 			break
@@ -143,7 +143,7 @@ func (p *pump) read(n int64) (int64, error) {
 	}
 	k, err := p.in.read(p.buf[:min(n, int64(len(p.buf)))])
 	if k > 0 {
-		p.s.putLocked(p.buf[:k])
+		p.s.put(p.buf[:k])
 		return int64(k), nil
 	}
 	if !errors.Is(err, errDry) {

@@ -24,15 +24,16 @@ var errBroken = errors.New("spool takes no bytes")
 type writer struct {
 	f       *os.File // nil while idle
 	seg     *segment
-	split   int64  // segment size where holes cannot be punched, else 0
-	probed  bool   // split is known
-	broken  bool   // the spool takes nothing: count
-	retry   int64  // when to try a broken spool again, ns since epoch
-	checked int64  // when the path was looked at
-	gap     int64  // where the bytes begin that are not in the spool, while broken
-	why     loss   // while broken
-	before  string // Stream.missing before it broke
-	cut     int64  // the end of the freed middle
+	split   int64       // segment size where holes cannot be punched, else 0
+	probed  bool        // split is known
+	broken  bool        // the spool takes nothing: count
+	retry   int64       // when to try a broken spool again, ns since epoch
+	checked int64       // when the path was looked at
+	gap     int64       // where the bytes begin that are not in the spool, while broken
+	why     loss        // while broken
+	before  string      // Stream.missing before it broke
+	idler   *time.Timer // closes the spool of a stream that is fed; nil = not running
+	cut     int64       // the end of the freed middle
 }
 
 // begin readies the spool for up to n bytes at the end and returns how many it
@@ -213,21 +214,22 @@ func (s *Stream) makeRoom(n int64) int64 {
 		return n
 	}
 	body := max(limit-head, 1)
-	n = min(n, max(body/4, 1))
+	n = min(n, max(body/4, blockSize)) // less at a time would hold the command up
 	if kept+n > limit {
-		s.cutTo(total + n - body + min(body/8, stepMax))
+		step := min(body/8, stepMax)
+		s.cutTo(total+n-body+step, step)
 	}
 	return n
 }
 
-// cutTo frees the bytes between the head and to. A reader is told before they
-// are gone, and the index too.
-func (s *Stream) cutTo(to int64) {
+// cutTo frees the bytes between the head and to, which is step more than has to
+// be. A reader is told before they are gone, and the index too.
+func (s *Stream) cutTo(to, step int64) {
 	w, head, total := &s.w, s.log.cfg.Head, s.total.Load()
 	to = min(to, total)
 	if w.split > 0 {
 		to = s.spool.boundary(to)
-	} else if to-head > 16*blockSize {
+	} else if step >= 2*blockSize {
 		to -= to % blockSize
 	}
 	from := max(w.cut, head)
@@ -248,15 +250,8 @@ func (s *Stream) cutTo(to int64) {
 }
 
 // put adds p by writing, and never fails: what the spool does not take is
-// counted and, for a moment, readable from memory.
+// counted and, for a moment, readable from memory. s.wmu is held.
 func (s *Stream) put(p []byte) {
-	s.wmu.Lock()
-	defer s.wmu.Unlock()
-	s.putLocked(p)
-}
-
-// putLocked is put with s.wmu held.
-func (s *Stream) putLocked(p []byte) {
 	for len(p) > 0 {
 		n, err := s.begin(int64(len(p)))
 		if err == nil {
@@ -382,23 +377,12 @@ func (s *Stream) rest() {
 // settleSpool makes the spool's state final: what is only in memory is tried
 // once more, and the gap is put on record. s.wmu is held.
 func (s *Stream) settleSpool() {
+	if s.w.idler != nil {
+		s.w.idler.Stop()
+		s.w.idler = nil
+	}
 	if s.w.broken && s.mend() != nil {
 		s.log.index.gap(s.src, Range{s.w.gap, s.total.Load()}, s.w.why)
 	}
 	s.rest()
-}
-
-// feed is the writer that Feed returns.
-type feed struct{ s *Stream }
-
-func (f feed) Write(p []byte) (int, error) {
-	for done := 0; done < len(p); {
-		if f.s.Ended() {
-			return done, ErrClosed
-		}
-		n := int(f.s.awaitWindow(int64(len(p)-done), nil))
-		f.s.put(p[done : done+n])
-		done += n
-	}
-	return len(p), nil
 }

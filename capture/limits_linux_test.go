@@ -1,0 +1,252 @@
+package capture
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestG18_OutputIsBounded(t *testing.T) {
+	const limit, head = 10 << 20, 1 << 20
+	places := map[string]string{"holes": t.TempDir()}
+	if dir, ok := mount(t, "ramfs", ""); ok { // knows no holes
+		places["segments"] = dir
+	}
+	for name, dir := range places {
+		t.Run(name, func(t *testing.T) {
+			guard(t)
+			before := rss()
+			l := open(t, Config{Dir: filepath.Join(dir, "log"), MaxOutput: limit})
+			const lines = 15_000_000 // 123 MB
+			run(t, l, child("seq", fmt.Sprint(lines)))
+			if grown := rss() - before; grown > 32<<20 {
+				t.Errorf("resident size grew by %d MiB", grown>>20)
+			}
+			want := seqText(lines)
+			e := l.Stream(Stdout).Extent()
+			if e.Total != int64(len(want)) || len(e.Omitted) != 1 || e.Omitted[0].From != head || e.Missing != "" {
+				t.Fatalf("extent %+v, want a total of %d", e, len(want))
+			}
+			kept := e.Total - e.Lost()
+			if kept > limit || kept < limit*3/4 {
+				t.Errorf("%d bytes kept, limit %d", kept, limit)
+			}
+			if used := diskUse(t, filepath.Join(dir, "log")); used > limit+256<<10 {
+				t.Errorf("%d bytes on disk, limit %d", used, limit)
+			}
+			checkKept(t, l.Stream(Stdout), want)
+			l.Close()
+			r, err := Reopen(filepath.Join(dir, "log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := r.Stream(Stdout).Extent(); again.Total != e.Total || !sameRanges(again.Omitted, e.Omitted) || again.Missing != "" {
+				t.Errorf("reopened: %+v, was %+v", again, e)
+			}
+			checkKept(t, r.Stream(Stdout), want)
+		})
+	}
+}
+
+// checkKept compares what is kept, and what is said to be omitted, with what
+// was written.
+func checkKept(t *testing.T, s *Stream, want []byte) {
+	t.Helper()
+	got, gaps := contents(t, s)
+	if e := s.Extent(); !sameRanges(gaps, e.Omitted) {
+		t.Errorf("gaps read %v, stated %v", gaps, e.Omitted)
+	}
+	var left []byte
+	off := int64(0)
+	for _, g := range gaps {
+		left, off = append(left, want[off:g.From]...), g.To
+	}
+	if left = append(left, want[off:]...); !bytes.Equal(got, left) {
+		t.Errorf("kept bytes differ: %d, want %d", len(got), len(left))
+	}
+}
+
+func TestLimitsOfAllSizes(t *testing.T) {
+	want := seqText(100_000)
+	for _, limit := range []int64{1, 2, 100, 4096, 10_000, 65_536, 300_000, int64(len(want)), int64(len(want)) - 1} {
+		for _, head := range []int64{0, 1, 5000} {
+			guardless := fmt.Sprintf("%d/%d", limit, head)
+			t.Run(guardless, func(t *testing.T) {
+				guard(t)
+				l := open(t, Config{MaxOutput: limit, Head: head})
+				w := l.Feed(Stdout)
+				for b := want; len(b) > 0; {
+					n := min(len(b), 7001)
+					w.Write(b[:n])
+					b = b[n:]
+				}
+				l.settle()
+				e := l.Stream(Stdout).Extent()
+				if kept := e.Total - e.Lost(); kept > limit+blockSize || e.Total != int64(len(want)) {
+					t.Errorf("%d kept, limit %d; total %d, want %d", kept, limit, e.Total, len(want))
+				}
+				checkKept(t, l.Stream(Stdout), want)
+			})
+		}
+	}
+}
+
+// A reader that is overtaken is told, and never given zeros.
+func TestG18_OvertakenReaderGetsNoZeros(t *testing.T) {
+	guard(t)
+	l := open(t, Config{MaxOutput: 1 << 20, Head: 4096})
+	s := l.Stream(Stdout)
+	cmd := begin(t, l, child("fill", "z", "200000000", ""))
+	buf := make([]byte, 64<<10)
+	gaps := 0
+	for f := s.Follow(0); ; {
+		n, err := f.Read(t.Context(), buf)
+		if i := bytes.IndexByte(buf[:n], 0); i >= 0 {
+			t.Fatalf("a zero at %d", f.Offset()-int64(n-i))
+		}
+		if _, ok := err.(*Omitted); ok {
+			gaps++
+		} else if err != nil {
+			f.Close()
+			break
+		}
+	}
+	cmd.Wait()
+	drain(l)
+	t.Logf("%d gaps met", gaps)
+}
+
+func TestS1_16_StoppedReaderSlowsNobody(t *testing.T) {
+	guard(t)
+	l := open(t, Config{MaxOutput: 8 << 20})
+	s := l.Stream(Stdout)
+	f := s.Follow(0)
+	defer f.Close()
+	run(t, l, child("fill", "x", "200000000", "")) // ends although nobody reads
+	if total := s.Extent().Total; total != 200000000 {
+		t.Errorf("%d bytes", total)
+	}
+}
+
+func TestWindowHoldsTheCommandBack(t *testing.T) {
+	guard(t)
+	const window = 100_000
+	l := open(t, Config{Window: window})
+	s := l.Stream(Stdout)
+	f := s.Follow(0)
+	want := seqText(200_000)
+	cmd := begin(t, l, child("seq", "200000"))
+	var got []byte
+	buf := make([]byte, 30_000)
+	for {
+		n, err := f.Read(t.Context(), buf)
+		got = append(got, buf[:n]...)
+		if ahead := s.Extent().Total - int64(len(got)); ahead > window {
+			t.Fatalf("%d bytes ahead, window %d", ahead, window)
+		}
+		if err != nil {
+			break
+		}
+	}
+	f.Close()
+	cmd.Wait()
+	if !drain(l) || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes read, want %d", len(got), len(want))
+	}
+}
+
+// A follower that stops for good must not keep the end of the run.
+func TestWindowEndsWithDrain(t *testing.T) {
+	guard(t)
+	l := open(t, Config{Window: 1000})
+	f := l.Stream(Stdout).Follow(0)
+	defer f.Close()
+	w := pipe(t, l, Stdout)
+	w.Write(make([]byte, 50_000))
+	w.Close()
+	if l.Drain(t.Context(), time.Millisecond, 10*time.Millisecond) {
+		t.Log("complete")
+	}
+	if total := l.Stream(Stdout).Extent().Total; total != 50_000 {
+		t.Errorf("%d bytes in the spool", total)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	guard(t)
+	l := open(t, Config{})
+	cmd := begin(t, l, child("fill", "x", "1000000000", ""))
+	await(t, l.Stream(Stdout), 1)
+	l.Refuse(Stdout)
+	cmd.Wait()
+	if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signal() != syscall.SIGPIPE {
+		t.Errorf("the command ended by %v, want SIGPIPE", cmd.ProcessState)
+	}
+}
+
+func TestS1_18_EveryLine(t *testing.T) {
+	guard(t)
+	l := open(t, Config{})
+	run(t, l, child("seq", "1000000"))
+	if b, _ := contents(t, l.Stream(Stdout)); bytes.Count(b, []byte("\n")) != 1_000_000 {
+		t.Errorf("%d lines", bytes.Count(b, []byte("\n")))
+	}
+}
+
+func TestQuota(t *testing.T) {
+	guard(t)
+	base := t.TempDir()
+	q := NewQuota(1 << 20)
+	t.Cleanup(q.Wait)
+	var gone []string
+	q.OnEvict = func(dir string) { gone = append(gone, filepath.Base(dir)) }
+	fill := func(name string, n int) *Log {
+		l := open(t, Config{Dir: filepath.Join(base, name), Quota: q})
+		t.Cleanup(q.Wait)
+		l.Feed(Stdout).Write(bytes.Repeat([]byte("q"), n))
+		return l
+	}
+	a := fill("a", 400_000)
+	a.Close()
+	fill("b", 400_000).Close()
+	q.Wait()
+	c := fill("c", 400_000) // too much: the oldest that has ended goes
+	q.Wait()
+	if fmt.Sprint(gone) != "[a]" || q.Used() != 800_000 {
+		t.Errorf("removed %v, %d bytes left", gone, q.Used())
+	}
+	want := Extent{400_000, []Range{{0, 400_000}}, "state quota"}
+	if e := a.Stream(Stdout).Extent(); fmt.Sprint(e) != fmt.Sprint(want) {
+		t.Errorf("extent %v, want %v", e, want)
+	}
+	r, err := Reopen(filepath.Join(base, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := r.Stream(Stdout).Extent(); fmt.Sprint(e) != fmt.Sprint(want) {
+		t.Errorf("reopened: extent %v, want %v", e, want)
+	}
+	if _, err := os.Stat(filepath.Join(base, "a", "stdout")); err == nil {
+		t.Error("the spool is still there")
+	}
+	q.Forget(filepath.Join(base, "b"))
+	if q.Used() != 400_000 {
+		t.Errorf("%d bytes left", q.Used())
+	}
+	q.Known(filepath.Join(base, "never"), 900_000, time.Now())
+	q.Wait()
+	if q.Used() != 400_000 {
+		t.Errorf("%d bytes left", q.Used())
+	}
+	// Only a running log is left: it loses its middle, not its newest bytes.
+	c.Feed(Stdout).Write(bytes.Repeat([]byte("q"), 3<<20))
+	q.Wait()
+	c.Feed(Stdout).Write(bytes.Repeat([]byte("r"), 3<<20))
+	if q.Used() > 4<<20 {
+		t.Errorf("%d bytes kept by the running log", q.Used())
+	}
+}
