@@ -3,9 +3,8 @@
 package handles
 
 import (
+	"encoding/binary"
 	"time"
-
-	"github.com/oklog/ulid/v2"
 
 	"procsup/platform"
 )
@@ -21,9 +20,26 @@ const (
 // time, is never reused and cannot be guessed.
 type ID string
 
-// NewID makes an id for a command. Its 80 random bits come from the system's
-// generator by way of platform, as crypto/rand takes 40 µs to set up, which every
-// `procsup run` would pay.
+// NewID makes an id for a command: 48 bits of time in milliseconds and 80
+// random ones, written as a ULID (github.com/ulid/spec). It is written out here
+// because the usual package brings crypto/rand, math/big and database/sql with
+// it, which costs every `procsup run` some 0.15 ms of start-up.
 func NewID() ID {
-	return ID(CommandPrefix + ulid.MustNew(ulid.Timestamp(time.Now()), platform.Random{}).String())
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
+	platform.Random(b[6:])
+	return ID(CommandPrefix + encodeULID(b))
+}
+
+// encodeULID writes 16 bytes as 26 characters.
+func encodeULID(b [16]byte) string {
+	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+	var out [26]byte
+	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	for i := 25; i >= 0; i-- {
+		out[i] = digits[lo&31]
+		lo = lo>>5 | hi<<59
+		hi >>= 5
+	}
+	return string(out[:])
 }

@@ -2,4 +2,7 @@
 
 package platform
 
-func systemRandom([]byte) bool { return false }
+import "crypto/rand"
+
+// Random fills p from the system's cryptographic generator.
+func Random(p []byte) { _, _ = rand.Read(p) }
