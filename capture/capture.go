@@ -172,7 +172,7 @@ func (c Config) withDefaults() Config {
 // makeDir creates dir 0700 and refuses what is in the way by name.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make log folder: %w", err)
+		return fmt.Errorf("make log folder %s: %w", dir, err)
 	}
 	return nil
 }

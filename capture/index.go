@@ -39,7 +39,7 @@ type index struct {
 
 // openIndex creates the index file, which tells whether the folder is usable.
 func openIndex(cfg Config, epoch time.Time) (*index, error) {
-	x := &index{epoch: epoch, mono: monotonic()}
+	x := &index{epoch: epoch, mono: monotonic() - time.Since(epoch)}
 	if cfg.Dir == "" {
 		return x, nil
 	}
@@ -169,8 +169,7 @@ func (x *index) write() error {
 	}
 	n, err := x.f.WriteAt(b, x.size)
 	if err != nil {
-		_ = n // a torn record is overwritten by the next try
-		return err
+		return err // a torn record is overwritten by the next try
 	}
 	x.size += int64(n)
 	return nil
@@ -203,7 +202,7 @@ func (x *index) open() error {
 // thin rewrites the index at half its size: neighbours become one, records of
 // bytes that are gone go. The times of what is left get coarser. x.mu is held.
 func (x *index) thin() {
-	recs, err := readIndex(x.path)
+	recs, _, err := readIndex(x.path)
 	if err != nil {
 		return
 	}
@@ -255,14 +254,15 @@ func thinned(recs []Record) []Record {
 	return out
 }
 
-// readIndex returns the whole records of an index file.
-func readIndex(path string) ([]Record, error) {
+// readIndex returns the whole records of an index file, and whether nothing of
+// it is torn or missing.
+func readIndex(path string) (recs []Record, whole bool, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read index: %w", err)
+		return nil, false, fmt.Errorf("read index: %w", err)
 	}
-	recs, _ := parseIndex(b)
-	return recs, nil
+	recs, whole = parseIndex(b)
+	return recs, whole, nil
 }
 
 // Records returns the index of the log as far as it goes: the order in which
@@ -272,7 +272,10 @@ func (l *Log) Records() ([]Record, error) {
 		return nil, nil
 	}
 	l.index.mu.Lock()
-	l.index.flush(l.now())
+	if !l.reading {
+		l.index.flush(l.now())
+	}
 	l.index.mu.Unlock()
-	return readIndex(l.index.path)
+	recs, _, err := readIndex(l.index.path)
+	return recs, err
 }

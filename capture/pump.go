@@ -41,6 +41,16 @@ func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
 // stop makes the pump take what is in the pipe now and end.
 func (p *pump) stop() { p.once.Do(func() { close(p.quit) }) }
 
+// stopped reports whether stop was called.
+func (p *pump) stopped() bool {
+	select {
+	case <-p.quit:
+		return true
+	default:
+		return false
+	}
+}
+
 // run is the life of the pump.
 func (p *pump) run() {
 	defer close(p.done)
@@ -66,6 +76,9 @@ func (p *pump) park() bool {
 	p.in.arm()
 	defer p.in.disarm()
 	for {
+		if p.stopped() {
+			return false
+		}
 		select {
 		case <-p.in.ready:
 			return true

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -150,34 +151,30 @@ func (in *input) resize(n int) bool {
 	return true
 }
 
-// work moves bytes until the pipe stays empty. It stays on its thread, sleeping
-// in the kernel between moves: a timer of the runtime has milliseconds.
+// work moves bytes until the pipe stays empty. Between moves it sleeps in the
+// kernel: a timer of the runtime has milliseconds, and a wait on the pipe would
+// be woken by each small write.
 func (p *pump) work() {
-	misses := 0
-	for n := 0; ; n++ {
-		if n%64 == 63 {
+	dry := 0
+	for n := 1; !p.stopped(); n++ {
+		if n%64 == 0 {
 			runtime.Gosched()
 		}
-		select {
-		case <-p.quit:
-			return
-		default:
-		}
-		waiting := p.in.waiting()
-		if waiting < batchUntil && !p.s.eager.Load() && misses == 0 {
+		eager := p.s.eager.Load()
+		if !eager && dry == 0 && p.in.waiting() < batchUntil {
 			nap(batchWait)
 		}
 		k, err := p.move(p.s.awaitWindow(chunkMax, p.quit))
 		switch {
 		case k > 0:
-			misses = 0
+			dry = 0
 			p.enlarge(k)
-		case errors.Is(err, errDry):
-			if misses++; misses > 1 || p.s.eager.Load() {
+		case !errors.Is(err, errDry):
+			return // the end
+		default:
+			if dry++; dry > 1 || eager {
 				return
 			}
-		default:
-			return
 		}
 	}
 }
@@ -192,8 +189,18 @@ func (p *pump) enlarge(moved int64) {
 	}
 }
 
-// nap sleeps in the kernel.
+// napping bounds the threads that sleep for pumps; a thread once made stays.
+var napping atomic.Int32
+
+const mostNaps = 4
+
+// nap lets some time pass.
 func nap(d time.Duration) {
+	defer napping.Add(-1)
+	if napping.Add(1) > mostNaps {
+		time.Sleep(d)
+		return
+	}
 	ts := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&ts, nil)
 }

@@ -76,18 +76,20 @@ func decode(b []byte) (r Record, ok bool) {
 	return r, r.Off >= 0 && r.Len > 0 && r.End() > r.Off
 }
 
-// parseIndex returns the whole records in b, an index file, and where the last
-// of them ends. Anything torn is passed over.
-func parseIndex(b []byte) (recs []Record, end int) {
+// parseIndex returns the whole records in b, an index file, and whether that
+// is all there is: nothing is torn or missing.
+func parseIndex(b []byte) (recs []Record, whole bool) {
 	if len(b) < headerSize || string(b[:headerSize]) != indexMagic {
-		return nil, 0
+		return nil, false
 	}
-	end = headerSize
-	for i := headerSize; i+recordSize <= len(b); i += recordSize {
-		if r, ok := decode(b[i:]); ok {
+	b = b[headerSize:]
+	whole = len(b)%recordSize == 0
+	for ; len(b) >= recordSize; b = b[recordSize:] {
+		r, ok := decode(b)
+		if ok {
 			recs = append(recs, r)
-			end = i + recordSize
 		}
+		whole = whole && ok
 	}
-	return recs, end
+	return recs, whole
 }

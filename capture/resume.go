@@ -7,22 +7,23 @@ import (
 )
 
 // resume takes up what an earlier process left in the folder: the spool tells
-// how long a stream is, the index what of it is gone. Where the index tells
-// less than the spool's own holes, the holes are believed.
+// how long a stream is, the index what of it is gone. Where the index is torn
+// or missing, the holes in the spool are believed: some file systems make holes
+// of zeros that a command wrote, so only then.
 func (l *Log) resume() error {
-	recs, err := readIndex(l.index.path)
+	recs, whole, err := readIndex(l.index.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, s := range l.streams {
-		if err := s.resume(recs); err != nil {
+		if err := s.resume(recs, whole); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Stream) resume(recs []Record) error {
+func (s *Stream) resume(recs []Record, whole bool) error {
 	total, err := s.spool.find()
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
@@ -44,7 +45,7 @@ func (s *Stream) resume(recs []Record) error {
 	}
 	total = max(total, seen)
 	s.inUse = !missing || total > 0
-	if stored < total && s.holes.next(stored, total) > stored {
+	if stored < total {
 		if h, in := s.holes.at(stored); !in || h.To < total {
 			s.missing = lossTruncated.String()
 			if missing {
@@ -53,7 +54,7 @@ func (s *Stream) resume(recs []Record) error {
 		}
 		s.holes = s.holes.add(Range{stored, total})
 	}
-	if !missing {
+	if !missing && !whole {
 		s.believeHoles()
 	}
 	s.total.Store(total)

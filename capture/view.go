@@ -40,12 +40,7 @@ func (l *Log) Tail(src Source, max int64) (View, error) {
 	s := l.streams[src]
 	total := s.total.Load()
 	from := clamp(total-max, 0, total)
-	v, err := s.view(from, Range{from, total})
-	if len(v.Gaps) > 0 && v.Gaps[0].From == from && v.Gaps[0].Len() < utf8.UTFMax {
-		v.From, v.Omitted = v.Gaps[0].To, v.Omitted-v.Gaps[0].Len()
-		v.Gaps = v.Gaps[1:]
-	}
-	return v, err
+	return s.view(from, Range{from, total})
 }
 
 // Range returns the bytes from the offset from on, at most max, for reading a
@@ -87,6 +82,9 @@ func (s *Stream) view(from int64, rs ...Range) (View, error) {
 			}
 			if p.off > 0 {
 				k := continuation(p.b)
+				if p.off == v.From {
+					v.From += int64(k)
+				}
 				p.off, p.b = p.off+int64(k), p.b[k:]
 			}
 			if len(p.b) > 0 {
@@ -183,10 +181,13 @@ func cutRune(b []byte) int {
 
 // continuation returns how many bytes at the start of b are the rest of a rune.
 func continuation(b []byte) int {
-	for i := 0; i < len(b) && i < utf8.UTFMax; i++ {
-		if utf8.RuneStart(b[i]) {
+	for i, c := range b[:min(len(b), utf8.UTFMax)] {
+		if utf8.RuneStart(c) {
 			return i
 		}
 	}
-	return 0
+	if len(b) < utf8.UTFMax {
+		return len(b)
+	}
+	return 0 // no rune is that long
 }

@@ -108,7 +108,7 @@ func (s *Stream) ready() error {
 	if w.broken {
 		have = w.gap
 	}
-	if end := w.seg.start + size; end < have {
+	if end := w.seg.start + size; end < have && !s.knownHole(Range{end, have}) {
 		s.lose(Range{end, have}, lossTruncated)
 	}
 	if w.seg.path == "" {
@@ -124,6 +124,14 @@ func (s *Stream) ready() error {
 		}
 	}
 	return nil
+}
+
+// knownHole reports whether all of r is omitted already.
+func (s *Stream) knownHole(r Range) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hole, in := s.holes.at(r.From)
+	return in && hole.To >= r.To
 }
 
 // probe finds out, by doing it, whether the file system can punch holes.
@@ -310,7 +318,7 @@ func (s *Stream) awaitScans(n int) {
 		oldest := s.tail.from + int64(max(len(s.tail.buf)+n-tailSize, 0))
 		behind := false
 		for sc := range s.scans {
-			behind = behind || sc.pos < oldest && sc.pos >= s.tail.from
+			behind = behind || sc.pos < oldest
 		}
 		if !behind {
 			s.mu.Unlock()
