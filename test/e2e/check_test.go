@@ -231,7 +231,7 @@ func cmdText(ts *testscript.TestScript, neg bool, args []string) {
 	doc := record(ts, args[0])
 	got := lookUp(doc, args[1]+".text")
 	if lookUp(doc, args[1]+".encoding") == "base64" {
-		b, err := base64.StdEncoding.DecodeString(got)
+		b, err := base64.StdEncoding.DecodeString(lookUp(doc, args[1]+".base64"))
 		ts.Check(err)
 		got = string(b)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // A term is an interactive shell on a terminal of its own, driven by keys.
@@ -53,7 +54,7 @@ func newTerm(t *testing.T, level string) *term {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.ctl = ctl
+	x.ctl = pollable(t, ctl)
 	go x.read() // ends with the terminal
 	go func() { x.cmd.Wait(); close(x.ended) }()
 	t.Cleanup(x.close)
@@ -61,6 +62,21 @@ func newTerm(t *testing.T, level string) *term {
 	x.typeLine("stty -echo; echo $((6*7)) ready")
 	x.expect(`42 ready\r\n> $`)
 	return x
+}
+
+// pollable makes a close of the terminal end the read of it: pty's own file is
+// in blocking mode, and a descriptor in use is not closed.
+func pollable(t *testing.T, f *os.File) *os.File {
+	t.Helper()
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), f.Name())
 }
 
 func (x *term) read() {

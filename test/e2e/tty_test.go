@@ -22,8 +22,9 @@ func TestA13SetsModes(t *testing.T) {
 		x.expect(`rc=0\r\n`)
 		x.shellAnswers()
 		// under script, as a shell without job control runs it
-		x.typeLine(`script -qfec "$P stty sane; echo rc=\$?" /dev/null </dev/null`)
-		x.expect(`rc=0\r\n`)
+		x.typeLine(`script -qfec "$P stty sane; echo rc=\$?" /dev/null </dev/null; echo and we go on`)
+		x.expect(`rc=0\r+\n`)
+		x.expect(`and we go on\r\n`)
 		x.shellAnswers()
 	})
 }
@@ -69,15 +70,22 @@ func TestG3InteractiveShell(t *testing.T) {
 		x.expect(`still-here\r\n`)
 		x.typeLine("PS1='inner> ' $P bash --norc --noediting -i")
 		x.expect(`inner> `)
-		x.typeLine("sleep 100")
+		x.typeLine(`sh -c 'trap "echo on" CONT; echo up; while :; do sleep .05; done'`)
+		x.expect(`up\r\n`)
 		x.keys("\x1a") // ^Z belongs to the inner shell
 		x.expect(`Stopped`)
-		x.typeLine("kill %1; wait; exit 3")
+		x.expect(`inner> `)
+		x.typeLine("fg")
+		x.expect(`on\r\n`) // bash gives the terminal first, then CONT
+		x.keys("\x03")
+		x.expect(`inner> `)
+		x.typeLine("exit 3")
 		x.expect(`> $`)
 		x.typeLine("echo rc=$?")
 		x.expect(`rc=3\r\n`)
-		x.typeLine(`script -qec "$P bash --norc --noediting -ic true; echo still-here" /dev/null`)
-		x.expect(`still-here\r\n`)
+		x.typeLine(`script -qec "$P bash --norc --noediting -ic true; echo still-here" /dev/null; echo and we go on`)
+		x.expect(`still-here\r+\n`)
+		x.expect(`and we go on\r\n`)
 		x.shellAnswers()
 	})
 }
@@ -206,7 +214,11 @@ func TestNohup(t *testing.T) {
 		x.await("pids", `(\d+\n){2}`)
 		list := x.pids("pids")
 		x.ctl.Close()
-		<-x.ended
+		select {
+		case <-x.ended:
+		case <-time.After(patience):
+			t.Fatal("the shell outlives its terminal")
+		}
 		for _, pid := range list {
 			if !alive(pid) {
 				t.Errorf("%d is gone", pid)
