@@ -88,11 +88,29 @@ func (f *Foreground) give() {
 }
 
 func (f *Foreground) take() {
-	if f.given {
+	if f.lent() {
 		_ = f.tty.SetForeground(f.own)
+	}
+	if f.given {
 		f.given = false
 		f.eager = true // it had it: give it again with fg
 	}
+}
+
+// lent reports whether what we gave is still out: the shell may have taken the
+// terminal meanwhile, because somebody stopped this process alone, and then it
+// is not ours to take. The command may have passed it on to a group of its own.
+func (f *Foreground) lent() bool {
+	if !f.given {
+		return false
+	}
+	front, err := f.tty.Foreground()
+	if err != nil || front == f.g.pid {
+		return err == nil
+	}
+	shell, _ := unix.Getpgid(unix.Getppid())
+	session, _ := unix.Getsid(0)
+	return front != f.own && front != shell && front != session
 }
 
 // Stopped is called with the signal that stopped the leader. A command that
@@ -114,7 +132,7 @@ func (f *Foreground) Stopped(sig syscall.Signal) {
 	default:
 		sig = syscall.SIGTSTP
 	}
-	had := f.given
+	had := f.lent()
 	f.take()
 	if platform.GroupIsOrphaned(f.own) || signal.Ignored(sig) {
 		// Nobody could continue us: an orphaned group cannot be stopped by
@@ -138,6 +156,9 @@ func (f *Foreground) Continued() {
 		f.give()
 		return
 	}
+	if f.given && !f.lent() { // we go on in the background
+		f.given, f.eager = false, true
+	}
 	_ = f.g.Signal(syscall.SIGCONT)
 }
 
@@ -151,7 +172,7 @@ func (f *Foreground) End(exit platform.Exit, restore bool) (share bool) {
 		return false
 	}
 	defer f.tty.Close()
-	had := f.given
+	had := f.lent()
 	f.take()
 	if restore && had && f.saved {
 		_ = f.tty.Restore(f.modes)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -25,38 +26,93 @@ type Group struct {
 	cgroup   *platform.Cgroup // nil below Cgroup
 	sub      *Subreaper       // nil below Tree
 	session  bool
+	base     int  // session in which the command was started; 0 = unknown
 	remote   bool // started by another process, see OpenRemote
 	token    string
 	started  time.Time
 	spawner  int64 // our own memory high-water mark at spawn, bytes
 	identity platform.Identity
 
-	done chan struct{} // closed by watch when the leader has ended
-	exit platform.Exit // valid once done is closed
-	end  time.Time     // when the end was seen, valid once done is closed
+	child uint64 // what the Subreaper knows the leader by
+
+	done  chan struct{} // closed by watch when the leader has ended
+	exit  platform.Exit // valid once done is closed
+	end   time.Time     // when the end was seen, valid once done is closed
+	taken error         // somebody else reaped the leader; valid once done is closed
 
 	mu     sync.Mutex // guards what follows
 	reaped bool
 	sent   []Sent
 	seen   map[int]uint64 // members seen so far: PID to start ticks
+	homes  map[int]bool   // sessions and groups they made
+}
+
+func newGroup(session bool, token string) *Group {
+	return &Group{session: session, token: token, done: make(chan struct{}), seen: map[int]uint64{}, homes: map[int]bool{}}
 }
 
 // Start runs the command in a new process group and returns once it was
 // executed. An error is a *StartError and leaves nothing behind. The caller
 // must call Reap in the end.
 func Start(c Command, cfg Config) (*Group, error) {
-	g := &Group{level: cfg.Containment, session: c.Session, token: cfg.Token, done: make(chan struct{}), seen: map[int]uint64{}}
+	g := newGroup(c.Session, cfg.Token)
 	if err := g.contain(cfg); err != nil {
 		return nil, err
 	}
 	pidfd, err := g.spawn(c)
+	if err != nil && g.cgroup != nil && cfg.Containment == Auto && cageRefused(err) {
+		g.discard()
+		g.cgroup = nil
+		if err := g.contain(cfg.below()); err != nil {
+			return nil, err
+		}
+		pidfd, err = g.spawn(c)
+	}
 	if err != nil {
 		g.discard()
 		return nil, err
 	}
+	if g.cgroup != nil {
+		g.cgroup.CloseFD()
+	}
 	g.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
 	go g.watch() // ends with the leader; Reap waits for done
 	return g, nil
+}
+
+// cageRefused reports whether clone3(2) may have refused to start a process in
+// a control group: a seccomp filter, a threaded or vanished cgroup. Some of
+// these can come from exec too, and then they come again.
+func cageRefused(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EBUSY, unix.ENODEV, unix.EOPNOTSUPP, unix.EINVAL:
+		return true
+	}
+	return false
+}
+
+// below is the best level without a control group.
+func (cfg Config) below() Config {
+	cfg.Containment = Grp
+	if cfg.Subreaper != nil {
+		cfg.Containment = Tree
+	}
+	return cfg
+}
+
+// cgroupName is the name asked for, else one of the token, else a unique one.
+func (cfg Config) cgroupName() string {
+	switch {
+	case cfg.CgroupName != "":
+		return platform.CgroupPrefix + cfg.CgroupName
+	case cfg.Token != "":
+		return platform.CgroupPrefix + path.Base(cfg.Token)
+	}
+	return fmt.Sprintf("%sp%d-%d", platform.CgroupPrefix, os.Getpid(), platform.MonotonicNow())
 }
 
 // contain chooses the level and makes what it needs.
@@ -64,17 +120,14 @@ func (g *Group) contain(cfg Config) error {
 	g.sub = cfg.Subreaper
 	want := cfg.Containment
 	if want == Auto || want == Cgroup {
-		name := cfg.CgroupName
-		if name == "" {
-			name = path.Base(cfg.Token)
-		}
-		cg, err := platform.NewCgroup("procsup-" + name)
+		name := cfg.cgroupName()
+		cg, err := platform.NewCgroup(name)
 		if err == nil {
 			g.cgroup, g.level = cg, Cgroup
 			return nil
 		}
 		if want == Cgroup {
-			return &StartError{Step: "cgroup", Path: "procsup-" + name, Err: err}
+			return &StartError{Step: "cgroup", Path: name, Err: err}
 		}
 	}
 	switch {
@@ -112,21 +165,24 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 	}
 	g.spawner = platform.SelfMaxRSS()
 	g.started = time.Now()
-	pid, err := g.sub.start(g, func() (int, error) {
+	pid, child, err := g.sub.start(true, func() (int, error) {
 		return syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: sys})
 	})
+	runtime.KeepAlive(c) // files are numbers
 	if err != nil {
 		return -1, &StartError{Step: stepOf(err), Path: c.Path, Err: err}
 	}
-	g.pid = pid
+	g.pid, g.child = pid, child
+	if g.base = pid; !c.Session {
+		g.base, _ = unix.Getsid(0)
+	}
 	if pidfd >= 0 {
 		_ = unix.SetNonblock(pidfd, true)
 		return pidfd, nil
 	}
 	if pidfd, err = platform.OpenPidfd(pid); err != nil { // cannot be reaped: the number is ours
 		_ = killGroup(pid, syscall.SIGKILL)
-		_, _, _ = platform.Reap(pid)
-		g.sub.disown(pid)
+		g.sub.release(pid, child, func() bool { _, _, _ = platform.Reap(pid); return true })
 		return -1, &StartError{Step: "pidfd", Path: c.Path, Err: err}
 	}
 	return pidfd, nil
@@ -197,28 +253,45 @@ func fdOf(f *os.File) (fd uintptr, err error) {
 // watch waits for the leader's end without reaping it.
 func (g *Group) watch() {
 	defer close(g.done)
+	var peek error
 	rc, err := g.pidfd.SyscallConn()
 	if err == nil {
 		err = rc.Read(func(fd uintptr) bool {
-			exit, ended, err := platform.PeekExit(int(fd))
-			if ended {
-				g.exit = exit
+			var ended bool
+			g.exit, ended, peek = platform.PeekExit(int(fd))
+			if errors.Is(peek, unix.ECHILD) {
+				g.takenAway(int(fd))
 			}
-			return ended || err != nil
+			return ended || peek != nil
 		})
 	}
-	if err != nil {
+	if err != nil || peek != nil && g.taken == nil {
 		g.blockingPeek()
 	}
 	g.end = time.Now()
 }
 
-// blockingPeek is for a kernel whose pidfds cannot be polled; it holds a
-// thread.
-func (g *Group) blockingPeek() {
-	if exit, err := platform.AwaitExit(g.pid); err == nil {
-		g.exit = exit
+// takenAway is for a host program that waits for every child there is: it has
+// reaped the leader, so its number is free and only the pidfd still knows it.
+func (g *Group) takenAway(pidfd int) {
+	var known bool
+	if g.exit, known = platform.ReapedExit(pidfd); known {
+		g.taken = errReapedElsewhere
+		return
 	}
+	g.taken = fmt.Errorf("%w; how it ended is unknown", errReapedElsewhere)
+}
+
+var errReapedElsewhere = fmt.Errorf("command was reaped by another part of this program: %w", unix.ECHILD)
+
+// blockingPeek is for a kernel whose pidfds cannot be polled or waited for; it
+// holds a thread.
+func (g *Group) blockingPeek() {
+	exit, err := platform.AwaitExit(g.pid)
+	if err != nil {
+		exit, g.taken = platform.Exit{Code: -1}, err
+	}
+	g.exit = exit
 }
 
 // discard frees what contain made when nothing was started.
@@ -277,8 +350,10 @@ func (g *Group) Exit() (platform.Exit, time.Time) {
 }
 
 // Reap frees the leader's number and the control group, and returns how the
-// leader ended. It blocks until Done and ends nothing: see Stop and Finish.
-// Calling it again is an error.
+// leader ended. It blocks until Done and ends nothing: see Stop and Finish,
+// which must have returned. Calling it again is an error. If the host program
+// reaped the leader, against the rules, the error wraps ECHILD, unless the
+// kernel still tells how it ended.
 func (g *Group) Reap() (End, error) {
 	<-g.done
 	g.mu.Lock()
@@ -286,24 +361,30 @@ func (g *Group) Reap() (End, error) {
 	if g.reaped {
 		return End{}, ErrReaped
 	}
-	if g.identity.PID == 0 && g.identity.StartTicks == 0 {
-		g.identity.PID = g.pid
-	}
-	exit, usage, err := platform.Reap(g.pid)
 	g.reaped = true
-	g.sub.disown(g.pid)
+	end := End{Exit: g.exit}
+	err := g.taken
+	g.sub.release(g.pid, g.child, func() bool {
+		if err == nil {
+			end.Exit, end.Usage, err = platform.Reap(g.pid)
+		}
+		return true
+	})
 	g.pidfd.Close()
-	if err != nil {
-		return End{Exit: g.exit}, err
-	}
-	if usage.MaxRSS <= g.spawner {
-		usage.MaxRSS = 0 // inherited at exec, not the command's own
+	if end.Usage.MaxRSS <= g.spawner {
+		end.Usage.MaxRSS = 0 // inherited at exec, not the command's own
 	}
 	if g.cgroup != nil {
 		if peak, err := g.cgroup.MemoryPeak(); err == nil {
-			usage.MaxRSS = peak
+			end.Usage.MaxRSS = peak
 		}
 		_ = g.cgroup.Remove() // stays only while survivors are in it
 	}
-	return End{Exit: exit, Usage: usage}, nil
+	if err == errReapedElsewhere { // the kernel still told how it ended
+		err = nil
+	}
+	if err != nil {
+		end.Exit = g.exit
+	}
+	return end, err
 }

@@ -18,9 +18,11 @@ import (
 // means that the supervisor is gone. It also keeps the deadline while the
 // supervisor is stopped.
 type Guard struct {
-	pid  int
-	conn int // our end
-	done func()
+	pid    int
+	conn   int // our end; −1 once it is closed
+	sub    *Subreaper
+	child  uint64
+	reaped bool // then the number may be a stranger's
 }
 
 // Descriptors of the guard process.
@@ -55,19 +57,18 @@ func StartGuard(g *Group, exe string, argv []string, l Ladder, deadline time.Tim
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
 	defer null.Close()
-	guard := &Guard{conn: pair[0]}
+	guard := &Guard{conn: pair[0], sub: g.sub}
 	n := null.Fd()
 	pidfd, err := fdOf(g.pidfd)
 	if err != nil {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
-	guard.done, err = g.sub.Helper(func() (pid int, err error) {
-		guard.pid, err = syscall.ForkExec(exe, argv, &syscall.ProcAttr{
+	guard.pid, guard.child, err = g.sub.start(false, func() (int, error) {
+		return syscall.ForkExec(exe, argv, &syscall.ProcAttr{
 			Files: []uintptr{n, n, n, uintptr(pair[1]), pidfd},
 			Env:   []string{}, Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true},
 		})
-		return guard.pid, err
 	})
 	if err != nil {
 		unix.Close(pair[0])
@@ -76,13 +77,22 @@ func StartGuard(g *Group, exe string, argv []string, l Ladder, deadline time.Tim
 	return guard, nil
 }
 
-// Died reports, and reaps, a guard that ended although it was not dismissed.
+// Died reports, and reaps, a guard that ended although it was not dismissed. A
+// guard that has kept the deadline has done its work: it is left to Dismiss.
 func (d *Guard) Died() bool {
-	if d == nil || !platform.ReapIfEnded(d.pid) {
+	if d == nil || d.reaped || d.KeptDeadline() {
 		return false
 	}
-	d.done()
+	return d.reap(func() bool { return platform.ReapIfEnded(d.pid) })
+}
+
+func (d *Guard) reap(f func() bool) bool {
+	if !d.sub.release(d.pid, d.child, f) {
+		return false
+	}
+	d.reaped = true
 	unix.Close(d.conn)
+	d.conn = -1
 	return true
 }
 
@@ -100,25 +110,24 @@ func (d *Guard) KeptDeadline() bool {
 // Release ends the guard without waiting for it: nothing is left to guard.
 // Dismiss must follow.
 func (d *Guard) Release() {
-	if d != nil {
+	if d != nil && !d.reaped {
 		_ = unix.Kill(d.pid, syscall.SIGKILL) // our own unreaped child
 	}
 }
 
 // Dismiss ends the guard, which may not even have come up yet, and reaps it.
+// Doing it again does nothing.
 func (d *Guard) Dismiss() {
-	if d == nil {
+	if d == nil || d.reaped {
 		return
 	}
 	d.Release()
-	_, _, _ = platform.Reap(d.pid)
-	d.done()
-	unix.Close(d.conn)
+	d.reap(func() bool { _, _, _ = platform.Reap(d.pid); return true })
 }
 
 // GuardMain is the guard process. It returns the exit code.
 func GuardMain(args []string) int {
-	platform.CloseFrom(guardPidfd + 1)
+	platform.CloseInherited(guardPidfd + 1)
 	// It must outlive what is sent to a whole tree; only KILL ends it.
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	r, l, at, err := parseGuard(args)
@@ -129,9 +138,16 @@ func GuardMain(args []string) int {
 	unix.CloseOnExec(guardConn)
 	unix.CloseOnExec(guardPidfd)
 	run := unix.Getppid()
-	if at != 0 && !awaitEOF(at+int64(100*time.Millisecond)) && stopped(run) {
-		_, _ = unix.Write(guardConn, []byte{deadlineActed})
-		return endRemote(r, l)
+	if at != 0 {
+		// The supervisor may be stopped at the deadline, or in the ladder that
+		// it began then.
+		const late = int64(100 * time.Millisecond)
+		for _, by := range []int64{at + late, at + late + int64(max(l.Grace, 0)+l.Settle)} {
+			if !awaitEOF(by) && stopped(run) {
+				_, _ = unix.Write(guardConn, []byte{deadlineActed})
+				return endRemote(r, l)
+			}
+		}
 	}
 	awaitEOF(0)
 	return endRemote(r, l)

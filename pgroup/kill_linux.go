@@ -40,7 +40,10 @@ func (g *Group) SignalLeader(sig syscall.Signal) error {
 }
 
 func (g *Group) send(sig syscall.Signal, to string) error {
-	if g.remote {
+	if to == ToLeader {
+		return g.sendLeader(sig)
+	}
+	if !g.pinned() {
 		return g.sendRemote(sig)
 	}
 	g.mu.Lock()
@@ -48,13 +51,28 @@ func (g *Group) send(sig syscall.Signal, to string) error {
 	if g.reaped {
 		return fmt.Errorf("signal command %d: %w", g.pid, ErrReaped)
 	}
-	if to == ToLeader {
-		return unix.Kill(g.pid, sig) // pinned: not reaped
-	}
 	return killGroup(g.pid, sig)
 }
 
-// note sends by f and keeps a record of it.
+// pinned reports whether the leader's number is kept from reuse by us, its
+// parent, until Reap.
+func (g *Group) pinned() bool { return !g.remote && !(ended(g.done) && g.taken != nil) }
+
+func (g *Group) sendLeader(sig syscall.Signal) error {
+	rc, err := g.pidfd.SyscallConn()
+	if err == nil {
+		ctrl := rc.Control(func(fd uintptr) { err = platform.SignalPidfd(int(fd), sig) })
+		if ctrl != nil { // closed by Reap
+			err = ErrReaped
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("signal command %d: %w", g.pid, err)
+	}
+	return nil
+}
+
+// note keeps a record of a signal.
 func (g *Group) note(sig syscall.Signal, to string, pid int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

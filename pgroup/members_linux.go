@@ -8,7 +8,14 @@ import (
 
 // members lists the live processes of the tree other than the leader, by
 // every means the level allows. A process that is ending is not listed.
+// After Reap there is nothing to tell it by.
 func (g *Group) members() []platform.Stat {
+	g.mu.Lock()
+	reaped := g.reaped
+	g.mu.Unlock()
+	if reaped {
+		return nil
+	}
 	f := finder{g: g, got: map[int]bool{g.pid: true, os.Getpid(): true}}
 	if g.cgroup != nil {
 		f.addCgroup()
@@ -20,29 +27,27 @@ func (g *Group) members() []platform.Stat {
 		if !ended(g.done) { // a zombie has no children
 			f.addTree(g.pid)
 		}
-		for _, st := range g.sub.adopted() {
-			if g.owns(st) {
-				f.add(st)
-				f.addTree(st.PID)
-			}
-		}
-	case g.cgroup == nil:
+		f.addAdopted()
+	case g.cgroup == nil && g.groupLives():
 		f.addGroup()
 	}
 	g.remember(f.out)
 	return f.out
 }
 
-// gone reports whether nothing of the tree is left besides the leader. The
-// list of our children is read while nobody reaps, so nothing is removed from
-// it meanwhile and an empty answer is true.
+// gone reports whether nothing of the tree is left besides the leader. An empty
+// answer is sure: see Subreaper.adopted and Subreaper.release. Only a host
+// program that reaps children itself can spoil one reading (proc(5), children).
 func (g *Group) gone() bool {
 	if g.cgroup != nil {
 		if populated, err := g.cgroup.Populated(); err == nil && populated && ended(g.done) {
 			return false
 		}
 	}
-	return len(g.members()) == 0
+	if len(g.members()) > 0 {
+		return false
+	}
+	return g.sub == nil || g.sub.exclusive || len(g.members()) == 0
 }
 
 // Gone reports whether the leader has ended and nothing of the tree is left.
@@ -59,19 +64,37 @@ func describe(ms []platform.Stat) []Member {
 	return out
 }
 
+// remember keeps who belongs to the tree, and the sessions and groups that
+// they made: what is left of a member that ended is known by those.
 func (g *Group) remember(ms []platform.Stat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, m := range ms {
 		g.seen[m.PID] = m.StartTicks
+		if m.SID != g.base && g.base != 0 || m.SID == m.PID {
+			g.homes[m.SID] = true
+		}
+		if m.PGID == m.PID {
+			g.homes[m.PGID] = true
+		}
 	}
 }
 
+// known reports whether a process was seen in the tree before, or lives in a
+// session or group that one made who was.
+func (g *Group) known(st platform.Stat) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ticks, ok := g.seen[st.PID]
+	return ok && ticks == st.StartTicks || g.homes[st.PGID] || g.homes[st.SID]
+}
+
 // owns decides whether an orphan that this process adopted comes from the
-// command: seen below it before, in its group or session, by exclusion where
-// nothing else could have left it, or by the token in its environment.
+// command: seen below it before, in a group or session of its own, by
+// exclusion where nothing else could have left it, or by the token in its
+// environment.
 func (g *Group) owns(st platform.Stat) bool {
-	if g.wasSeen(st) || st.PGID == g.pid || g.session && st.SID == g.pid || g.sub.sole() {
+	if g.known(st) || g.sub.sole() || g.inGroup(st) && g.groupLives() {
 		return true
 	}
 	if g.token == "" {
@@ -79,6 +102,12 @@ func (g *Group) owns(st platform.Stat) bool {
 	}
 	v, ok, err := platform.Environ(st.PID, TokenVar)
 	return err == nil && ok && tokenBelow(v, g.token)
+}
+
+// inGroup reports whether a process is in the group or session that bears the
+// leader's number.
+func (g *Group) inGroup(st platform.Stat) bool {
+	return st.PGID == g.pid || g.session && st.SID == g.pid
 }
 
 // A finder collects the live processes of a tree, each once.
@@ -133,6 +162,23 @@ func (f *finder) addTree(root int) {
 		for _, c := range platform.Children(pid) {
 			f.addPID(c)
 			todo = append(todo, c)
+		}
+	}
+}
+
+// addAdopted adds the orphans that are ours with all below them, and reaps the
+// dead ones.
+func (f *finder) addAdopted() {
+	live, dead := f.g.sub.adopted()
+	for _, st := range live {
+		if f.g.owns(st) {
+			f.add(st)
+			f.addTree(st.PID)
+		}
+	}
+	for _, st := range dead {
+		if f.g.owns(st) {
+			f.g.sub.reapUnknown(st.PID)
 		}
 	}
 }

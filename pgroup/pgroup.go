@@ -84,7 +84,7 @@ type Config struct {
 	// Subreaper allows orphans that this process adopts to be counted to
 	// the command and reaped. Needed for Tree.
 	Subreaper *Subreaper
-	// CgroupName names the control group; "" = the token's last part.
+	// CgroupName names the control group; "" = the token's last part, or a unique name.
 	CgroupName string
 }
 

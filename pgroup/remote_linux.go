@@ -26,22 +26,24 @@ type Remote struct {
 // parent. Everything goes through pidfds, never through numbers, and its tree
 // is found by scanning /proc. It cannot be reaped; how it ended is unknown.
 func OpenRemote(r Remote) (*Group, error) {
-	st, err := platform.ReadStat(r.PID)
-	if err != nil && !errors.Is(err, platform.ErrGone) {
-		return nil, err
+	g := newGroup(r.Session, r.Token)
+	g.pid, g.remote, g.level, g.exit = r.PID, true, Tree, platform.Exit{Code: -1}
+	g.identity = platform.Identity{BootID: platform.BootID(), PID: r.PID}
+	if err := unix.SetNonblock(r.Pidfd, true); err != nil {
+		return nil, fmt.Errorf("pidfd of command %d: %w", r.PID, err)
 	}
-	g := &Group{pid: r.PID, remote: true, session: r.Session, token: r.Token, level: Tree, done: make(chan struct{}), seen: map[int]uint64{}}
-	g.identity = platform.Identity{BootID: platform.BootID(), PID: r.PID, StartTicks: st.StartTicks}
+	st, err := platform.ReadStat(r.PID)
+	if err == nil && !errors.Is(platform.SignalPidfd(r.Pidfd, 0), platform.ErrGone) {
+		// Not reaped after it was read: it was no stranger's.
+		g.identity.StartTicks, g.base = st.StartTicks, st.SID
+	}
 	if r.Cgroup != "" {
 		if g.cgroup, err = platform.OpenCgroup(r.Cgroup); err == nil {
 			g.level = Cgroup
 		}
 	}
-	if err := unix.SetNonblock(r.Pidfd, true); err != nil {
-		return nil, fmt.Errorf("pidfd of command %d: %w", r.PID, err)
-	}
 	g.pidfd = os.NewFile(uintptr(r.Pidfd), "pidfd")
-	go func() { // ends with the leader
+	go func() { // ends with the leader, or by Release
 		defer close(g.done)
 		awaitPidfd(g.pidfd)
 	}()
@@ -60,41 +62,63 @@ func (g *Group) Release() {
 // sendRemote reaches the leader's group without its number: by one call since
 // Linux 6.9, else member by member.
 func (g *Group) sendRemote(sig syscall.Signal) error {
-	rc, err := g.pidfd.SyscallConn()
-	if err != nil {
+	err := g.signalGroupFD(sig)
+	if err == nil || errors.Is(err, platform.ErrGone) || errors.Is(err, ErrReaped) {
 		return err
-	}
-	var sendErr error
-	if err := rc.Control(func(fd uintptr) { sendErr = platform.SignalPidfdGroup(int(fd), sig) }); err != nil {
-		return err
-	}
-	if sendErr == nil || errors.Is(sendErr, platform.ErrGone) {
-		return sendErr
 	}
 	if !ended(g.done) {
-		_ = rc.Control(func(fd uintptr) { sendErr = platform.SignalPidfd(int(fd), sig) })
+		err = g.sendLeader(sig)
 	}
 	for _, m := range g.members() {
-		if m.PGID == g.pid {
-			sendErr = signalMember(m, sig)
+		if m.PGID != g.pid {
+			continue
+		}
+		if e := signalMember(m, sig); e != nil && !errors.Is(e, platform.ErrGone) {
+			err = e
+		} else if errors.Is(err, unix.EINVAL) {
+			err = nil // the group call was not known, and it went without
 		}
 	}
-	return sendErr
+	return err
 }
 
-// groupLives reports whether the number still names the command's own group:
-// as long as one member is left it cannot be given to another.
-func (g *Group) groupLives() bool {
-	if !ended(g.done) {
-		return true
-	}
+func (g *Group) signalGroupFD(sig syscall.Signal) error {
 	rc, err := g.pidfd.SyscallConn()
 	if err != nil {
+		return err
+	}
+	if rc.Control(func(fd uintptr) { err = signalPidfdGroup(int(fd), sig) }) != nil {
+		return ErrReaped // closed
+	}
+	return err
+}
+
+// signalPidfdGroup is a variable so that a test can be a kernel before 6.9.
+var signalPidfdGroup = platform.SignalPidfdGroup
+
+// groupLives reports whether the number still names the command's own group:
+// as long as one member is left it cannot be given to another. Where the kernel
+// does not tell, a member must be seen that was seen before.
+func (g *Group) groupLives() bool {
+	if !ended(g.done) || g.pinned() {
+		return true
+	}
+	err := g.signalGroupFD(0)
+	switch {
+	case err == nil, errors.Is(err, unix.EPERM):
+		return true
+	case errors.Is(err, platform.ErrGone), errors.Is(err, ErrReaped):
 		return false
 	}
-	lives := true
-	_ = rc.Control(func(fd uintptr) { lives = !errors.Is(platform.SignalPidfdGroup(int(fd), 0), platform.ErrGone) })
-	return lives
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for pid, ticks := range g.seen {
+		st, err := platform.ReadStat(pid)
+		if err == nil && st.StartTicks == ticks && st.PGID == g.pid {
+			return true
+		}
+	}
+	return false
 }
 
 // addRemote scans /proc for what belongs to a command of another process: its
@@ -104,9 +128,10 @@ func (f *finder) addRemote() {
 	all := map[int]platform.Stat{}
 	platform.ScanProcesses(func(st platform.Stat) { all[st.PID] = st })
 	lives := g.groupLives()
+	g.dropHomes(all)
 	ours := map[int]bool{g.pid: !ended(g.done)}
 	for pid, st := range all {
-		if lives && (st.PGID == g.pid || g.session && st.SID == g.pid) || g.wasSeen(st) || f.hasToken(pid) {
+		if lives && g.inGroup(st) || g.known(st) || f.hasToken(pid) {
 			ours[pid] = true
 		}
 	}
@@ -127,11 +152,15 @@ func (f *finder) addRemote() {
 	}
 }
 
-func (g *Group) wasSeen(st platform.Stat) bool {
+// dropHomes forgets sessions and groups whose number has another owner now.
+func (g *Group) dropHomes(all map[int]platform.Stat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ticks, ok := g.seen[st.PID]
-	return ok && ticks == st.StartTicks
+	for id := range g.homes {
+		if st, ok := all[id]; ok && g.seen[id] != st.StartTicks {
+			delete(g.homes, id)
+		}
+	}
 }
 
 func (f *finder) hasToken(pid int) bool {

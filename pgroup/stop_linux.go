@@ -2,6 +2,7 @@ package pgroup
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -39,15 +40,18 @@ func (g *Group) Finish(policy Leftover, linger time.Duration, l Ladder, next <-c
 	}
 	s := g.newSweep(l, next)
 	defer s.watch.close()
-	if s.empty(time.Now().Add(linger)) {
+	switch s.empty(time.Now().Add(linger)) {
+	case allGone:
 		return Report{}
+	case hurried:
+		policy = Kill
 	}
 	left := describe(g.members())
 	switch policy {
 	case Keep:
 		return Report{Leftovers: left, Survivors: left}
 	case Wait:
-		if s.empty(time.Time{}) {
+		if s.empty(time.Time{}) == allGone {
 			return Report{Leftovers: left}
 		}
 	}
@@ -90,21 +94,25 @@ func (g *Group) newSweep(l Ladder, next <-chan struct{}) *sweep {
 // restart begins the grace anew, for a sweep that first only waited.
 func (s *sweep) restart() { s.deadline = time.Now().Add(max(s.ladder.Grace, 0)) }
 
-// What awaitLeader saw first.
+// A wake is what a wait ended by.
+type wake int
+
 const (
-	leaderGone = iota
-	graceOver
+	leaderGone wake = iota
+	memberGone      // or nobody could be watched: look again
+	allGone
+	timeOver
 	hurried // the next step was asked for
 )
 
-func (s *sweep) awaitLeader() int {
+func (s *sweep) awaitLeader() wake {
 	timer := time.NewTimer(time.Until(s.deadline))
 	defer timer.Stop()
 	select {
 	case <-s.g.done:
 		return leaderGone
 	case <-timer.C:
-		return graceOver
+		return timeOver
 	case <-s.next:
 		return hurried
 	}
@@ -127,7 +135,7 @@ func (s *sweep) term() {
 	for !s.settled() {
 		ms := s.g.members()
 		s.tell(ms)
-		if !s.watch.await(ms, s.g.done, s.deadline, s.next) {
+		if w := s.watch.await(ms, s.g.done, s.deadline, s.next); w == timeOver || w == hurried {
 			return
 		}
 	}
@@ -159,9 +167,19 @@ func (s *sweep) tell(ms []platform.Stat) bool {
 // waits at most Settle for the end.
 func (s *sweep) kill() {
 	until := time.Now().Add(s.ladder.Settle)
+	killed := map[int]uint64{}
 	for first := true; !s.settled(); first = false {
-		s.killOnce(first)
-		if !s.watch.await(s.g.members(), s.g.done, until, nil) {
+		ms := s.g.members()
+		for _, m := range ms {
+			killed[m.PID] = m.StartTicks
+		}
+		s.killOnce(first, ms)
+		// What was forked meanwhile is killed before anything is waited for.
+		ms = s.g.members()
+		if slices.ContainsFunc(ms, func(m platform.Stat) bool { return killed[m.PID] != m.StartTicks }) && time.Now().Before(until) {
+			continue
+		}
+		if s.watch.await(ms, s.g.done, until, nil) == timeOver {
 			return
 		}
 	}
@@ -180,7 +198,7 @@ func ended(c <-chan struct{}) bool {
 
 // killOnce kills the control group or the process group at one stroke, and
 // everyone else by himself.
-func (s *sweep) killOnce(first bool) {
+func (s *sweep) killOnce(first bool, ms []platform.Stat) {
 	caged := map[int]bool{}
 	if s.g.cgroup != nil {
 		pids, _ := s.g.cgroup.Procs()
@@ -200,7 +218,7 @@ func (s *sweep) killOnce(first bool) {
 		}
 	}
 	var alone []platform.Stat
-	for _, m := range s.g.members() {
+	for _, m := range ms {
 		if !caged[m.PID] && (m.PGID != s.g.pid || s.g.cgroup != nil) {
 			alone = append(alone, m)
 		}
@@ -209,16 +227,18 @@ func (s *sweep) killOnce(first bool) {
 }
 
 // empty waits until nothing is left, at most until by (zero: for as long as it
-// takes); false: something is.
-func (s *sweep) empty(by time.Time) bool {
-	for {
-		if s.g.gone() {
-			return true
+// takes).
+func (s *sweep) empty(by time.Time) wake {
+	for !s.g.gone() {
+		w := s.watch.await(s.g.members(), s.g.done, by, s.next)
+		if w == timeOver && s.g.gone() {
+			break
 		}
-		if !s.watch.await(s.g.members(), s.g.done, by, s.next) {
-			return s.g.gone()
+		if w == timeOver || w == hurried {
+			return w
 		}
 	}
+	return allGone
 }
 
 // survivors names what is left, and why as far as it can be told.

@@ -18,12 +18,14 @@ type Subreaper struct {
 	foreign   map[int]uint64 // children that were there before: PID to start ticks; never written again
 
 	// starting is held for reading while a child is started and not yet
-	// known, for writing while unknown children are looked at.
+	// known, or reaped and still known; for writing while unknown children are
+	// looked at.
 	starting sync.RWMutex
 
 	mu     sync.Mutex
-	known  map[int]*Group // children that were started here; nil: a helper
-	groups int            // groups started so far
+	known  map[int]uint64 // children that were started here: PID to serial, as a freed PID may come again at once
+	serial uint64
+	groups int // groups started so far
 }
 
 // BecomeSubreaper makes this process adopt orphans. Children it has already
@@ -35,7 +37,7 @@ func BecomeSubreaper(exclusive bool) (*Subreaper, error) {
 	if err := platform.SetSubreaper(); err != nil {
 		return nil, err
 	}
-	s := &Subreaper{exclusive: exclusive, known: map[int]*Group{}}
+	s := &Subreaper{exclusive: exclusive, known: map[int]uint64{}}
 	if !platform.HasChildren() { // one system call where listing costs several files
 		return s, nil
 	}
@@ -52,38 +54,50 @@ func BecomeSubreaper(exclusive bool) (*Subreaper, error) {
 // it is neither counted to a command nor reaped here. The caller calls done
 // after it has reaped it.
 func (s *Subreaper) Helper(start func() (pid int, err error)) (done func(), err error) {
-	pid, err := s.start(nil, start)
-	return func() { s.disown(pid) }, err
+	pid, child, err := s.start(false, start)
+	return func() { s.release(pid, child, func() bool { return true }) }, err
 }
 
 // start runs f, which starts a child, and makes the child known before anyone
 // can take it for an orphan.
-func (s *Subreaper) start(g *Group, f func() (int, error)) (int, error) {
+func (s *Subreaper) start(group bool, f func() (int, error)) (pid int, child uint64, err error) {
+	if s == nil {
+		pid, err = f()
+		return pid, 0, err
+	}
+	s.starting.RLock()
+	defer s.starting.RUnlock()
+	if pid, err = f(); err != nil {
+		return pid, 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serial++
+	s.known[pid] = s.serial
+	if group {
+		s.groups++
+	}
+	return pid, s.serial, nil
+}
+
+// release runs f, which reaps a child, and forgets that if f says so. Meanwhile the list of
+// our children is not read: the kernel may skip an entry when the one before it
+// goes (get_children_pid in fs/proc/array.c).
+func (s *Subreaper) release(pid int, child uint64, f func() bool) bool {
 	if s == nil {
 		return f()
 	}
 	s.starting.RLock()
 	defer s.starting.RUnlock()
-	pid, err := f()
-	if err != nil {
-		return pid, err
+	if !f() {
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[pid] = g
-	if g != nil {
-		s.groups++
+	if s.known[pid] == child {
+		delete(s.known, pid)
 	}
-	return pid, nil
-}
-
-func (s *Subreaper) disown(pid int) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.known, pid)
+	return true
 }
 
 // sole reports whether an adopted orphan can only come from the one group
@@ -94,26 +108,37 @@ func (s *Subreaper) sole() bool {
 	return s.exclusive && s.groups == 1 && len(s.foreign) == 0
 }
 
-// adopted lists the live children that this process did not start. Dead ones
-// are reaped if they are surely nobody else's.
-func (s *Subreaper) adopted() []platform.Stat {
+// adopted lists the children that this process did not start, and apart from
+// them the dead ones, unless they were surely nobody else's: those are reaped.
+// One that dies between being listed and being looked at leaves its own
+// children to us behind the end of the list, so the list is read again until
+// none does.
+func (s *Subreaper) adopted() (live, dead []platform.Stat) {
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	var out []platform.Stat
-	for _, pid := range platform.AdoptedChildren() {
-		if s.isKnown(pid) {
-			continue
-		}
-		st, err := platform.ReadStat(pid)
-		switch {
-		case err != nil || s.isForeign(st):
-		case st.Alive():
-			out = append(out, st)
-		case s.exclusive:
-			platform.ReapIfEnded(pid)
+	wasDead := map[int]bool{}
+	for again := true; again; {
+		again, live, dead = false, nil, nil
+		for _, pid := range platform.Children(unix.Getpid()) {
+			if s.isKnown(pid) {
+				continue
+			}
+			st, err := platform.ReadStat(pid)
+			switch {
+			case err == nil && s.isForeign(st):
+				continue
+			case err == nil && st.Alive():
+				live = append(live, st)
+				continue
+			}
+			again = again || !wasDead[pid]
+			wasDead[pid] = true
+			if err == nil && !(s.exclusive && platform.ReapIfEnded(pid)) {
+				dead = append(dead, st)
+			}
 		}
 	}
-	return out
+	return live, dead
 }
 
 // Reap reaps adopted children that have ended; the owner of the process calls
@@ -138,19 +163,23 @@ func (s *Subreaper) Reap() {
 func (s *Subreaper) reapUnknown(pid int) bool {
 	s.starting.Lock()
 	defer s.starting.Unlock()
-	return !s.isKnown(pid) && platform.ReapIfEnded(pid)
+	if s.isKnown(pid) {
+		return false
+	}
+	st, err := platform.ReadStat(pid)
+	return err == nil && !s.isForeign(st) && platform.ReapIfEnded(pid)
 }
 
-// reapMember reaps a member of a tree that this process adopted, once it is
-// dead; a process that is not our child is left to its parent.
-func (s *Subreaper) reapMember(pid int) {
+// reapMember reaps, through its pidfd, a dead member of a tree if this process
+// adopted it; one that is not our child is left to its parent.
+func (s *Subreaper) reapMember(pid, pidfd int) {
 	if s == nil {
 		return
 	}
 	s.starting.Lock()
 	defer s.starting.Unlock()
 	if !s.isKnown(pid) {
-		platform.ReapIfEnded(pid)
+		platform.ReapPidfd(pidfd)
 	}
 }
 

@@ -10,8 +10,18 @@ import (
 )
 
 // maxWatched bounds the descriptors of one watch; whoever is over it is
-// looked at again once the watched ones have ended.
+// looked at again when watched ones end.
 const maxWatched = 64
+
+const (
+	// swarm is how long after one end others are waited for before everything
+	// is looked at again: a tree ends in swarms.
+	swarm = 2 * time.Millisecond
+	// lookAgain begins the pauses where nobody can be watched, maxPause ends
+	// their doubling.
+	lookAgain = time.Millisecond
+	maxPause  = 128 * time.Millisecond
+)
 
 // A watch waits for members to end, each through a pidfd in the netpoller, so
 // that waiting costs neither threads nor polling.
@@ -19,10 +29,11 @@ type watch struct {
 	sub   *Subreaper
 	files map[int]*os.File // by PID; open while awaited
 	ended chan int         // PIDs as they end
+	pause time.Duration    // next one where nobody can be watched
 }
 
 func newWatch(sub *Subreaper) *watch {
-	return &watch{sub: sub, files: map[int]*os.File{}, ended: make(chan int, maxWatched)}
+	return &watch{sub: sub, files: map[int]*os.File{}, ended: make(chan int, maxWatched), pause: lookAgain}
 }
 
 func (w *watch) close() {
@@ -36,12 +47,14 @@ func (w *watch) drop(pid int) {
 	delete(w.files, pid)
 }
 
-// await waits until leader is closed and every given member has ended, as far
-// as they can be watched. It returns false when the deadline (zero: none)
-// passed or next was received first.
-func (w *watch) await(ms []platform.Stat, leader <-chan struct{}, deadline time.Time, next <-chan struct{}) bool {
+// await waits until the leader or a given member has ended: then it is time to
+// look again. A deadline of zero is none.
+func (w *watch) await(ms []platform.Stat, leader <-chan struct{}, deadline time.Time, next <-chan struct{}) wake {
 	for _, m := range ms {
 		w.add(m)
+	}
+	if ended(leader) {
+		leader = nil
 	}
 	var timeout, recheck <-chan time.Time
 	if !deadline.IsZero() {
@@ -49,27 +62,42 @@ func (w *watch) await(ms []platform.Stat, leader <-chan struct{}, deadline time.
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	if len(w.files) == 0 && ended(leader) {
-		// Nobody can be watched, yet something is left: a process between
-		// two parents, or the control group is about to be empty.
-		recheck = time.After(time.Millisecond)
+	if len(w.files) > 0 || leader != nil {
+		w.pause = lookAgain
+	} else {
+		// Something is left that cannot be watched: a process between two
+		// parents, one of a pid namespace beside ours, or no descriptor is free.
+		recheck = time.After(w.pause)
+		w.pause = min(2*w.pause, maxPause)
 	}
-	for len(w.files) > 0 || leader != nil || recheck != nil {
+	select {
+	case pid := <-w.ended:
+		w.bury(pid)
+	case <-leader:
+		return leaderGone
+	case <-recheck:
+		return memberGone
+	case <-timeout:
+		return timeOver
+	case <-next:
+		return hurried
+	}
+	for more := time.After(swarm); len(w.files) > 0; {
 		select {
 		case pid := <-w.ended:
-			w.drop(pid)
-			w.sub.reapMember(pid)
-		case <-leader:
-			leader = nil
-		case <-recheck:
-			recheck = nil
-		case <-timeout:
-			return false
-		case <-next:
-			return false
+			w.bury(pid)
+		case <-more:
+			return memberGone
 		}
 	}
-	return true
+	return memberGone
+}
+
+func (w *watch) bury(pid int) {
+	if rc, err := w.files[pid].SyscallConn(); err == nil {
+		_ = rc.Control(func(fd uintptr) { w.sub.reapMember(pid, int(fd)) })
+	}
+	w.drop(pid)
 }
 
 func (w *watch) add(m platform.Stat) {
@@ -78,6 +106,10 @@ func (w *watch) add(m platform.Stat) {
 	}
 	fd, err := platform.OpenPidfd(m.PID)
 	if err != nil {
+		return
+	}
+	if now, err := platform.ReadStat(m.PID); err != nil || now.StartTicks != m.StartTicks {
+		unix.Close(fd) // ended meanwhile; the number may be a stranger's
 		return
 	}
 	_ = unix.SetNonblock(fd, true)

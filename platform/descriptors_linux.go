@@ -25,9 +25,14 @@ func CloseFDs(fds []int) {
 	}
 }
 
-// CloseFrom closes every descriptor from first up (close_range(2), Linux 5.9).
-func CloseFrom(first int) {
-	_ = unix.CloseRange(uint(first), 1<<31, 0)
+// CloseInherited closes every descriptor from first up that this process was
+// given. Go's own, such as its poller's, are close-on-exec and stay.
+func CloseInherited(first int) {
+	for _, fd := range InheritedFDs() {
+		if fd >= first {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // LetGo makes a descriptor name what null names, so that this process no

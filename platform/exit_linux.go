@@ -78,6 +78,9 @@ func FirstZombie() int {
 // Reap waits for one child by number, frees the number and returns how it
 // ended. It blocks until the child has ended.
 func Reap(pid int) (Exit, Usage, error) {
+	if pid <= 0 { // wait4(2) reads these as any child, or one of a group
+		return Exit{}, Usage{}, fmt.Errorf("reap process %d: %w", pid, unix.EINVAL)
+	}
 	var ws unix.WaitStatus
 	var ru unix.Rusage
 	for {
@@ -95,20 +98,43 @@ func Reap(pid int) (Exit, Usage, error) {
 		System: time.Duration(ru.Stime.Nano()),
 		MaxRSS: ru.Maxrss << 10, // getrusage(2): kilobytes on Linux
 	}
+	return exitOf(ws), u, nil
+}
+
+func exitOf(ws unix.WaitStatus) Exit {
 	if ws.Signaled() {
-		return Exit{Code: -1, Signal: ws.Signal(), CoreDumped: ws.CoreDump()}, u, nil
+		return Exit{Code: -1, Signal: ws.Signal(), CoreDumped: ws.CoreDump()}
 	}
-	return Exit{Code: ws.ExitStatus()}, u, nil
+	return Exit{Code: ws.ExitStatus()}
+}
+
+// ReapPidfd reaps the child behind a pidfd if it has ended, and says so. It
+// cannot take another child that got the number meanwhile.
+func ReapPidfd(pidfd int) bool {
+	si, err := waitid(unix.P_PIDFD, pidfd, unix.WEXITED|unix.WNOHANG)
+	return err == nil && si.signo != 0
+}
+
+// ReapedExit is how a process ended that somebody else has reaped, from a
+// pidfd opened before (PIDFD_INFO_EXIT, Linux 6.15). False when the kernel
+// does not tell; then Code is −1.
+func ReapedExit(pidfd int) (Exit, bool) {
+	info, err := pidfdGetInfo(pidfd, unix.PIDFD_INFO_EXIT)
+	if err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+		return Exit{Code: -1}, false
+	}
+	return exitOf(unix.WaitStatus(info.Exit_code)), true
 }
 
 // ReapIfEnded reaps one child by number if it has ended, and says so.
 func ReapIfEnded(pid int) bool {
-	for {
+	for pid > 0 {
 		got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		if err != unix.EINTR {
 			return err == nil && got == pid
 		}
 	}
+	return false
 }
 
 // SelfMaxRSS is this process's own memory high-water mark in bytes; a child

@@ -45,6 +45,9 @@ func pidfdErr(err error, sig syscall.Signal) error {
 	case unix.ESRCH:
 		return ErrGone
 	}
+	if sig == 0 {
+		return fmt.Errorf("may not be signalled: %w", err)
+	}
 	return fmt.Errorf("send %s: %w", SignalName(sig), err)
 }
 
