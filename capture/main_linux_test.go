@@ -80,6 +80,8 @@ func helper(mode string, args []string) int {
 			os.Stdout.WriteString("noise\n")
 			time.Sleep(time.Millisecond)
 		}
+	case "writer": // KIND BYTES
+		return writeOut(args[0], atoi(args[1]))
 	case "copy":
 		io.Copy(os.Stdout, os.Stdin)
 	default:

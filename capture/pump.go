@@ -11,7 +11,12 @@ import (
 const (
 	idleClose  = time.Second            // a stream quiet for so long has its files closed and its pipe shrunk
 	batchWait  = 250 * time.Microsecond // what is let pass when little is waiting and nobody waits for it
+	batchLeast = 60 * time.Microsecond  // in a fast stream
+	batchMost  = time.Millisecond       // in one of small writes
 	batchUntil = 16 << 10               // bytes waiting that are no longer little
+	busyChunk  = 4 << 10                // a stream that moves as much at a time is busy
+	chunkGood  = 256 << 10              // what to gather
+	restWait   = int64(5 * time.Millisecond)
 )
 
 // A pump moves what comes out of one pipe to one stream. Its goroutine is the
@@ -21,7 +26,8 @@ type pump struct {
 	in   *input
 	grow *Grow
 
-	grown bool // holds one of grow
+	grown bool          // holds one of grow
+	pause time.Duration // how long to let bytes gather
 	buf   []byte
 
 	quit   chan struct{}
@@ -35,7 +41,7 @@ func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
 	if err := in.watch(); err != nil {
 		return nil, err
 	}
-	return &pump{s: s, in: in, grow: g, quit: make(chan struct{}), done: make(chan struct{})}, nil
+	return &pump{s: s, in: in, grow: g, pause: batchWait, quit: make(chan struct{}), done: make(chan struct{})}, nil
 }
 
 // stop makes the pump take what is in the pipe now and end.

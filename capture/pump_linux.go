@@ -153,29 +153,46 @@ func (in *input) resize(n int) bool {
 
 // work moves bytes until the pipe stays empty. Between moves it sleeps in the
 // kernel: a timer of the runtime has milliseconds, and a wait on the pipe would
-// be woken by each small write.
+// be woken by each small write. The first bytes after a rest are moved at once,
+// so that a short command's end is not held up.
 func (p *pump) work() {
-	dry := 0
+	fresh := p.s.log.now()-p.s.last.Load() > restWait
+	busy := false
 	for n := 1; !p.stopped(); n++ {
 		if n%64 == 0 {
 			runtime.Gosched()
 		}
-		eager := p.s.eager.Load()
-		if !eager && dry == 0 && p.in.waiting() < batchUntil {
-			nap(batchWait)
-		}
-		k, err := p.move(p.s.awaitWindow(chunkMax, p.quit))
-		switch {
-		case k > 0:
-			dry = 0
-			p.enlarge(k)
-		case !errors.Is(err, errDry):
-			return // the end
-		default:
-			if dry++; dry > 1 || eager {
+		if !fresh && !p.s.eager.Load() {
+			waiting := p.in.waiting()
+			if waiting == 0 && n > 1 && !busy {
 				return
 			}
+			if waiting < batchUntil && (waiting > 0 || busy) {
+				nap(p.pause)
+			}
 		}
+		fresh = false
+		k, err := p.move(p.s.awaitWindow(chunkMax, p.quit))
+		if err != nil {
+			return // dry, or the end
+		}
+		busy = k >= busyChunk
+		p.adapt(k)
+		p.enlarge(k)
+	}
+}
+
+// adapt chooses the pause so that a good chunk gathers: large enough for the
+// switches not to matter, small enough for the writer and the pump to take
+// turns, as the kernel locks the pipe while it is spliced.
+func (p *pump) adapt(moved int64) {
+	switch {
+	case moved > chunkGood:
+		p.pause = max(p.pause/2, batchLeast)
+	case moved < chunkGood/4 && moved >= busyChunk:
+		p.pause = min(p.pause*2, batchMost)
+	case moved < busyChunk:
+		p.pause = batchWait
 	}
 }
 
