@@ -40,6 +40,8 @@ type Group struct {
 	end   time.Time     // when the end was seen, valid once done is closed
 	taken error         // somebody else reaped the leader; valid once done is closed
 
+	exitKnown bool // valid once done is closed
+
 	mu     sync.Mutex // guards what follows
 	reaped bool
 	sent   []Sent
@@ -228,7 +230,10 @@ func stdio(c Command) ([]uintptr, func(), error) {
 		}
 		fd, err := fdOf(f)
 		if err != nil {
-			return nil, nil, &StartError{Step: "stdin", Path: f.Name(), Err: err}
+			return nil, nil, &StartError{Step: "stdin", Path: f.Name(), Err: unix.EBADF} // closed
+		}
+		if fd > 2 { // such as an end of os.Pipe: programs expect to block
+			_ = unix.SetNonblock(int(fd), false)
 		}
 		files[i] = fd
 	}
@@ -259,8 +264,10 @@ func (g *Group) watch() {
 		err = rc.Read(func(fd uintptr) bool {
 			var ended bool
 			g.exit, ended, peek = platform.PeekExit(int(fd))
+			g.exitKnown = ended
 			if errors.Is(peek, unix.ECHILD) {
-				g.takenAway(int(fd))
+				g.taken = errReapedElsewhere
+				g.exit, g.exitKnown = platform.ReapedExit(int(fd))
 			}
 			return ended || peek != nil
 		})
@@ -271,17 +278,8 @@ func (g *Group) watch() {
 	g.end = time.Now()
 }
 
-// takenAway is for a host program that waits for every child there is: it has
-// reaped the leader, so its number is free and only the pidfd still knows it.
-func (g *Group) takenAway(pidfd int) {
-	var known bool
-	if g.exit, known = platform.ReapedExit(pidfd); known {
-		g.taken = errReapedElsewhere
-		return
-	}
-	g.taken = fmt.Errorf("%w; how it ended is unknown", errReapedElsewhere)
-}
-
+// errReapedElsewhere is for a host program that waits for every child there is:
+// it has reaped the leader, so its number is free and only the pidfd knows it.
 var errReapedElsewhere = fmt.Errorf("command was reaped by another part of this program: %w", unix.ECHILD)
 
 // blockingPeek is for a kernel whose pidfds cannot be polled or waited for; it
@@ -291,7 +289,7 @@ func (g *Group) blockingPeek() {
 	if err != nil {
 		exit, g.taken = platform.Exit{Code: -1}, err
 	}
-	g.exit = exit
+	g.exit, g.exitKnown = exit, err == nil
 }
 
 // discard frees what contain made when nothing was started.
@@ -380,11 +378,11 @@ func (g *Group) Reap() (End, error) {
 		}
 		_ = g.cgroup.Remove() // stays only while survivors are in it
 	}
-	if err == errReapedElsewhere { // the kernel still told how it ended
-		err = nil
-	}
 	if err != nil {
 		end.Exit = g.exit
+		if g.exitKnown { // seen before, or still told by the kernel
+			err = nil
+		}
 	}
 	return end, err
 }

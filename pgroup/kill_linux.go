@@ -55,18 +55,34 @@ func (g *Group) send(sig syscall.Signal, to string) error {
 }
 
 // pinned reports whether the leader's number is kept from reuse by us, its
-// parent, until Reap.
-func (g *Group) pinned() bool { return !g.remote && !(ended(g.done) && g.taken != nil) }
+// parent, until Reap. A host program may have reaped it against the rules.
+func (g *Group) pinned() bool {
+	if g.remote {
+		return false
+	}
+	if !ended(g.done) {
+		return true
+	}
+	return g.taken == nil && !errors.Is(g.withPidfd(func(fd int) error {
+		_, _, err := platform.PeekExit(fd)
+		return err
+	}), unix.ECHILD)
+}
+
+// withPidfd is ErrReaped once Reap or Release have closed the pidfd.
+func (g *Group) withPidfd(f func(fd int) error) error {
+	rc, err := g.pidfd.SyscallConn()
+	if err != nil {
+		return ErrReaped
+	}
+	if rc.Control(func(fd uintptr) { err = f(int(fd)) }) != nil {
+		return ErrReaped
+	}
+	return err
+}
 
 func (g *Group) sendLeader(sig syscall.Signal) error {
-	rc, err := g.pidfd.SyscallConn()
-	if err == nil {
-		ctrl := rc.Control(func(fd uintptr) { err = platform.SignalPidfd(int(fd), sig) })
-		if ctrl != nil { // closed by Reap
-			err = ErrReaped
-		}
-	}
-	if err != nil {
+	if err := g.withPidfd(func(fd int) error { return platform.SignalPidfd(fd, sig) }); err != nil {
 		return fmt.Errorf("signal command %d: %w", g.pid, err)
 	}
 	return nil

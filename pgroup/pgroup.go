@@ -63,7 +63,7 @@ type Command struct {
 	Args   []string // with Args[0]
 	Env    []string // as given; empty means an empty environment
 	Dir    string   // "" = the caller's
-	Stdin  *os.File // nil = /dev/null, for each of the three
+	Stdin  *os.File // nil = /dev/null, for each of the three; put into blocking mode unless it is our own 0, 1 or 2
 	Stdout *os.File
 	Stderr *os.File
 

@@ -83,14 +83,7 @@ func (g *Group) sendRemote(sig syscall.Signal) error {
 }
 
 func (g *Group) signalGroupFD(sig syscall.Signal) error {
-	rc, err := g.pidfd.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if rc.Control(func(fd uintptr) { err = signalPidfdGroup(int(fd), sig) }) != nil {
-		return ErrReaped // closed
-	}
-	return err
+	return g.withPidfd(func(fd int) error { return signalPidfdGroup(fd, sig) })
 }
 
 // signalPidfdGroup is a variable so that a test can be a kernel before 6.9.
