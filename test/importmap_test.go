@@ -58,6 +58,7 @@ var importMap = map[string]rule{
 		"measures the packages and the commands; part of neither"},
 	"test/bench/empty":  {nil, nil, "the floor of item 1"},
 	"test/bench/gowrap": {nil, nil, "the 30-line wrapper of item 1"},
+	"test/chaos":        {nil, nil, "tests only"},
 	"test/e2e":          {nil, nil, "tests only"},
 	"test/naive": {nil, nil,
 		"the wrapper that everybody writes first: it must share nothing with procsup, the tests are proven against it"},

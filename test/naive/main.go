@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command naive is the wrapper everybody writes first: its own process group,
 // signals passed on, a timer, a pump. It takes procsup's flags. The end-to-end
 // scripts are proven against it: a script that it passes guards nothing.
