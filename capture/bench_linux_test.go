@@ -123,7 +123,7 @@ func BenchmarkWake(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer w.Close()
-	at := int64(0)
+	at, took, rounds := int64(0), time.Duration(0), 0
 	for b.Loop() {
 		got := make(chan error)
 		go func() {
@@ -133,12 +133,16 @@ func BenchmarkWake(b *testing.B) {
 		for !l.streams[0].eager.Load() { // it waits
 			time.Sleep(10 * time.Microsecond)
 		}
+		begin := time.Now()
 		n, _ := w.WriteString("ready\n")
 		if err := <-got; err != nil {
 			b.Fatal(err)
 		}
+		took += time.Since(begin)
+		rounds++
 		at += int64(n)
 	}
+	b.ReportMetric(float64(took.Microseconds())/float64(rounds), "us/wake")
 }
 
 // BenchmarkOpen is what a log costs a command that writes one line.

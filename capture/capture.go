@@ -212,23 +212,29 @@ func (l *Log) Attach(src Source, r *os.File) error {
 		in.close()
 		return fmt.Errorf("watch pipe for %v: %w", src, err)
 	}
-	s.addPipe()
 	l.pumps = append(l.pumps, p)
-	go p.run() // ends at end-of-file or stop; Drain and Close wait for it
 	return nil
+}
+
+// pumpsOf returns the pumps of one stream.
+func (l *Log) pumpsOf(s *Stream) (ps []*pump) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pumps {
+		if p.s == s {
+			ps = append(ps, p)
+		}
+	}
+	return ps
 }
 
 // Refuse closes the pipes of a stream at once and leaves what is in them: who
 // writes there gets SIGPIPE, as from any reader that went away. It is for
 // output that is passed through to a reader that may leave.
 func (l *Log) Refuse(src Source) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range l.pumps {
-		if p.s.src == src {
-			p.refuse.Store(true)
-			p.stop()
-		}
+	for _, p := range l.pumpsOf(l.streams[src]) {
+		p.refuse.Store(true)
+		p.stop()
 	}
 }
 

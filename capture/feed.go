@@ -42,23 +42,28 @@ func (f feed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// restLater closes the files of a stream that is fed once it is quiet; where
-// there is a pump, it does that. s.wmu is held.
+// restLater gives back what only a busy stream needs, once it has been quiet
+// for a while. s.wmu is held.
 func (s *Stream) restLater() {
-	if s.w.idler != nil {
+	if s.w.idler != nil || s.w.closed {
 		return
 	}
 	s.w.idler = time.AfterFunc(idleClose, func() {
 		s.wmu.Lock()
 		defer s.wmu.Unlock()
-		switch left := idleClose - time.Since(s.LastActivity()); {
+		left := idleClose - time.Since(s.LastActivity())
+		switch {
 		case s.w.idler == nil: // closed meanwhile
+			return
 		case left > 0:
 			s.w.idler.Reset(left)
-		default:
-			s.w.idler = nil
-			s.rest()
-			s.log.index.idle()
+			return
+		}
+		s.w.idler = nil
+		s.rest()
+		s.log.index.idle()
+		for _, p := range s.log.pumpsOf(s) {
+			p.shrink()
 		}
 	})
 }

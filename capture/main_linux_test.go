@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -80,6 +81,12 @@ func helper(mode string, args []string) int {
 			os.Stdout.WriteString("noise\n")
 			time.Sleep(time.Millisecond)
 		}
+	case "words": // N: so many words
+		for from, n := 0, atoi(args[0]); from < n; from += 1 << 13 {
+			if _, err := os.Stdout.Write(words(from, min(from+1<<13, n))); err != nil {
+				return 1
+			}
+		}
 	case "writer": // KIND BYTES
 		return writeOut(args[0], atoi(args[1]))
 	case "copy":
@@ -123,6 +130,15 @@ func seqText(n int) []byte {
 	var b strings.Builder
 	newLineWriter(&b, n).all()
 	return []byte(b.String())
+}
+
+// words are numbers of 8 bytes, so that every byte of a long output has its place.
+func words(from, to int) []byte {
+	b := make([]byte, 0, 8*(to-from))
+	for i := from; i < to; i++ {
+		b = binary.BigEndian.AppendUint64(b, uint64(i)|1<<63)
+	}
+	return b
 }
 
 // guard checks at the end of the test that nothing of it is left.

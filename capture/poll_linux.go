@@ -21,6 +21,9 @@ type poller struct {
 	inputs map[int32]*input
 }
 
+// batchEvents is how many inputs are told at a time.
+const batchEvents = 64
+
 // pollers is the one poller of the process, there while any pump is. It is
 // shared because an epoll set a log would cost each a descriptor.
 var pollers pollerRef
@@ -75,7 +78,7 @@ func newPoller() (*poller, error) {
 
 func (p *poller) run() {
 	defer close(p.done)
-	events := make([]unix.EpollEvent, 64)
+	events := make([]unix.EpollEvent, batchEvents)
 	for {
 		err := p.conn.Read(func(fd uintptr) bool {
 			n, _ := unix.EpollWait(int(fd), events, 0)
@@ -88,11 +91,17 @@ func (p *poller) run() {
 	}
 }
 
+// tell wakes the inputs the events are of. An input that was disarmed
+// meanwhile may be woken too.
 func (p *poller) tell(events []unix.EpollEvent) {
+	var ready [batchEvents]*input
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, e := range events {
-		if in := p.inputs[e.Fd]; in != nil {
+	for i, e := range events {
+		ready[i] = p.inputs[e.Fd]
+	}
+	p.mu.Unlock()
+	for _, in := range ready[:len(events)] {
+		if in != nil {
 			in.wake()
 		}
 	}

@@ -19,33 +19,46 @@ const (
 	restWait   = int64(5 * time.Millisecond)
 )
 
-// A pump moves what comes out of one pipe to one stream. Its goroutine is the
-// only reader of the pipe.
+// A pump moves what comes out of one pipe to one stream. It has a goroutine
+// only while there is something to move: a thousand quiet streams cost their
+// structs. The goroutine that runs is the only reader of the pipe.
 type pump struct {
 	s    *Stream
 	in   *input
 	grow *Grow
 
+	quit   chan struct{} // closed by stop
+	once   sync.Once
+	done   chan struct{} // closed when the pump has ended
+	refuse atomic.Bool   // end without taking what is in the pipe
+
+	mu      sync.Mutex
+	running bool // there is a goroutine; else the input is armed
+	ended   bool
+
+	// What follows belongs to the goroutine that runs, and to shrink while none does.
 	grown bool          // holds one of grow
 	pause time.Duration // how long to let bytes gather
 	buf   []byte
-
-	quit   chan struct{}
-	once   sync.Once
-	done   chan struct{} // closed when the pump has stopped
-	refuse atomic.Bool   // stop without taking what is in the pipe
-	eof    bool          // the pipe gave all it had; read after done
+	eof   bool // the pipe gave all it had; read by others after done
 }
 
+// newPump starts a pump, which ends at end-of-file or by stop, and closes in.
 func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
-	if err := in.watch(); err != nil {
+	p := &pump{s: s, in: in, grow: g, pause: batchWait, quit: make(chan struct{}), done: make(chan struct{})}
+	if err := in.watch(p.wake); err != nil {
 		return nil, err
 	}
-	return &pump{s: s, in: in, grow: g, pause: batchWait, quit: make(chan struct{}), done: make(chan struct{})}, nil
+	s.addPipe()
+	p.wake()
+	return p, nil
 }
 
 // stop makes the pump take what is in the pipe now and end.
-func (p *pump) stop() { p.once.Do(func() { close(p.quit) }) }
+func (p *pump) stop() {
+	p.once.Do(func() { close(p.quit) })
+	p.wake()
+}
 
 // stopped reports whether stop was called.
 func (p *pump) stopped() bool {
@@ -57,56 +70,77 @@ func (p *pump) stopped() bool {
 	}
 }
 
-// run is the life of the pump.
+// wake has a goroutine look at the pipe, unless one is at it.
+func (p *pump) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running || p.ended {
+		return
+	}
+	p.running = true
+	go p.run() // ends when the pipe is dry; Drain and Close wait for done
+}
+
+// run moves what there is, and then leaves the pipe to the poller, or ends.
 func (p *pump) run() {
-	defer close(p.done)
-	defer p.s.closePipe()
-	defer p.in.close()
-	for !p.eof {
-		if !p.park() {
-			if !p.refuse.Load() {
-				p.finish()
-			}
-			break
-		}
-		p.work()
-	}
-	p.calm()
-}
-
-// park waits until the pipe is readable or at its end, and reports false when
-// the pump is to stop.
-func (p *pump) park() bool {
-	timer := time.NewTimer(idleClose)
-	defer timer.Stop()
-	p.in.arm()
-	defer p.in.disarm()
+	p.in.disarm()
 	for {
-		if p.stopped() {
-			return false
+		p.work()
+		if p.stopped() && !p.eof && !p.refuse.Load() {
+			p.finish()
 		}
-		select {
-		case <-p.in.ready:
-			return true
-		case <-timer.C:
-			p.calm()
-		case <-p.quit:
-			return false
+		if p.eof || p.stopped() {
+			p.end()
+			return
+		}
+		p.buf = nil
+		if p.sleep() {
+			return
 		}
 	}
 }
 
-// calm gives back what only a busy stream needs.
-func (p *pump) calm() {
+// sleep arms the input for the next bytes. It reports false when the pump has
+// been stopped meanwhile.
+func (p *pump) sleep() bool {
+	p.s.wmu.Lock()
+	p.s.restLater()
+	p.s.wmu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped() {
+		return false
+	}
+	p.running = false
+	p.in.arm()
+	return true
+}
+
+// end gives everything back.
+func (p *pump) end() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	p.in.close()
+	if p.grown {
+		p.grow.put()
+	}
 	p.s.wmu.Lock()
 	p.s.rest()
 	p.s.wmu.Unlock()
 	p.s.log.index.idle()
-	if p.grown && p.in.resize(pipeSmall) {
+	p.s.closePipe()
+	close(p.done)
+}
+
+// shrink gives the room of a pipe back that has become quiet.
+func (p *pump) shrink() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running && !p.ended && p.grown && p.in.resize(pipeSmall) {
 		p.grown = false
 		p.grow.put()
 	}
-	p.buf = nil
 }
 
 // finish takes what is in the pipe and no more, so that a writer that goes on

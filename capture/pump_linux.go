@@ -15,7 +15,7 @@ import (
 // Only its pump uses it.
 type input struct {
 	fd     int
-	ready  chan struct{} // the poller's word that it is worth reading
+	wake   func() // called by the poller when it is worth reading
 	poller *poller
 	copies bool // splice does not work from it
 	size   int  // of the pipe
@@ -34,7 +34,7 @@ func newPipe() (r, w *os.File, err error) {
 // of the command's writes a wake-up of that set.
 func takeInput(f *os.File) (*input, error) {
 	defer f.Close()
-	in := &input{fd: -1, ready: make(chan struct{}, 1)}
+	in := &input{fd: -1}
 	c, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -55,13 +55,14 @@ func takeInput(f *os.File) (*input, error) {
 	return in, nil
 }
 
-// watch gets hold of the poller.
-func (in *input) watch() (err error) {
+// watch gets hold of the poller. Once armed, wake is called.
+func (in *input) watch(wake func()) (err error) {
+	in.wake = wake
 	in.poller, err = pollers.get()
 	return err
 }
 
-// close closes the descriptor.
+// close closes the descriptor. The input is not armed.
 func (in *input) close() {
 	if in.poller != nil {
 		pollers.put()
@@ -69,27 +70,14 @@ func (in *input) close() {
 	unix.Close(in.fd)
 }
 
-// arm has ready told once when there is something to read, at once if there is.
+// arm has wake called once when there is something to read, soon if there is.
 func (in *input) arm() {
 	if err := in.poller.arm(in); err != nil {
-		in.wake() // a file is always readable
+		go in.wake() // it is a file, always readable; returns at once
 	}
 }
 
-func (in *input) disarm() {
-	in.poller.disarm(in)
-	select {
-	case <-in.ready:
-	default:
-	}
-}
-
-func (in *input) wake() {
-	select {
-	case in.ready <- struct{}{}:
-	default:
-	}
-}
+func (in *input) disarm() { in.poller.disarm(in) }
 
 // waiting returns how many bytes there are.
 func (in *input) waiting() int64 {
@@ -156,7 +144,8 @@ func (in *input) resize(n int) bool {
 // be woken by each small write. The first bytes after a rest are moved at once,
 // so that a short command's end is not held up.
 func (p *pump) work() {
-	fresh := p.s.log.now()-p.s.last.Load() > restWait
+	last := p.s.last.Load()
+	fresh := last == 0 || p.s.log.now()-last > restWait
 	busy := false
 	for n := 1; !p.stopped(); n++ {
 		if n%64 == 0 {

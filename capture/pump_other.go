@@ -5,66 +5,65 @@ package capture
 import (
 	"errors"
 	"os"
+	"sync"
 )
 
-// An input is the read end of a pipe. A goroutine of its own waits for the
-// first byte, as the system's poller cannot be asked.
+// An input is the read end of a pipe. What comes next is read by a goroutine
+// while the pump sleeps, as there is no other way to wait for it.
 type input struct {
 	f      *os.File
-	ready  chan struct{}
-	first  chan chunk
-	held   []byte // read by the wait, not moved yet
-	err    error
+	wake   func()
 	copies bool
 	size   int
-	armed  bool
-}
 
-type chunk struct {
-	b   []byte
-	err error
+	mu      sync.Mutex
+	reading bool
+	held    []byte // read and not moved yet
+	err     error
 }
 
 func newPipe() (r, w *os.File, err error) { return os.Pipe() }
 
-func takeInput(f *os.File) (*input, error) {
-	return &input{f: f, ready: make(chan struct{}, 1), first: make(chan chunk, 1), copies: true}, nil
+func takeInput(f *os.File) (*input, error) { return &input{f: f, copies: true}, nil }
+
+func (in *input) watch(wake func()) error {
+	in.wake = wake
+	return nil
 }
 
-func (in *input) watch() error { return nil }
-func (in *input) close()       { in.f.Close() }
+func (in *input) close() { in.f.Close() }
 
-// arm starts the read that waits, unless one does.
+// arm reads ahead and calls wake when that has brought something.
 func (in *input) arm() {
-	if len(in.held) > 0 || in.err != nil {
-		in.ready <- struct{}{}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.reading {
 		return
 	}
-	if in.armed {
-		return
-	}
-	in.armed = true
-	go func() { // ends with the next byte, or when the file is closed
+	in.reading = true
+	go func() { // ends with the next bytes, the end, or when the file is closed
 		b := make([]byte, pipeSmall)
 		n, err := in.f.Read(b)
-		in.first <- chunk{b[:n], err}
-		in.ready <- struct{}{}
+		in.mu.Lock()
+		in.reading, in.held, in.err = false, b[:n], err
+		in.mu.Unlock()
+		in.wake()
 	}()
 }
 
 func (in *input) disarm() {}
 
-func (in *input) waiting() int64 { return int64(len(in.held)) }
+func (in *input) waiting() int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return int64(len(in.held))
+}
 
 func (in *input) splice(*os.File, int64, int64) (int64, error) { return 0, errors.ErrUnsupported }
 
 func (in *input) read(p []byte) (int, error) {
-	select {
-	case c := <-in.first:
-		in.armed = false
-		in.held, in.err = c.b, c.err
-	default:
-	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	if len(in.held) > 0 {
 		n := copy(p, in.held)
 		in.held = in.held[n:]
@@ -78,9 +77,9 @@ func (in *input) read(p []byte) (int, error) {
 
 func (in *input) resize(int) bool { return false }
 
-// work moves what the wait has read.
+// work moves what was read ahead.
 func (p *pump) work() {
-	for !p.eof {
+	for !p.stopped() {
 		if _, err := p.move(p.s.awaitWindow(chunkMax, p.quit)); err != nil {
 			return
 		}

@@ -32,7 +32,8 @@ type writer struct {
 	gap     int64       // where the bytes begin that are not in the spool, while broken
 	why     loss        // while broken
 	before  string      // Stream.missing before it broke
-	idler   *time.Timer // closes the spool of a stream that is fed; nil = not running
+	idler   *time.Timer // closes the spool once it is quiet; nil = not running
+	closed  bool        // for good
 	cut     int64       // the end of the freed middle
 }
 
@@ -385,6 +386,7 @@ func (s *Stream) rest() {
 // settleSpool makes the spool's state final: what is only in memory is tried
 // once more, and the gap is put on record. s.wmu is held.
 func (s *Stream) settleSpool() {
+	s.w.closed = true
 	if s.w.idler != nil {
 		s.w.idler.Stop()
 		s.w.idler = nil
