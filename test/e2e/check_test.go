@@ -242,15 +242,16 @@ func cmdText(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdRSS checks the peak memory of the last rc, which includes that of the test
-// process itself at the fork: rss MAXMIB.
-func cmdRSS(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: rss MAXMIB")
+// cmdAtMost checks the number in a file: atmost FILE LIMIT.
+func cmdAtMost(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: atmost FILE LIMIT")
 	}
-	limit, err := strconv.ParseInt(args[0], 10, 64)
+	got, err := strconv.ParseInt(strings.TrimSpace(ts.ReadFile(args[0])), 10, 64)
 	ts.Check(err)
-	if got := stageOf(ts).maxRSS / 1024; got > limit {
-		ts.Fatalf("peak of %d MiB, want at most %d", got, limit)
+	limit, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	if got > limit {
+		ts.Fatalf("%s is %d, want at most %d", args[0], got, limit)
 	}
 }

@@ -44,7 +44,7 @@ func runScripts(t *testing.T, dir, level string) {
 			"rc": cmdRC, "start": cmdStart, "send": cmdSend, "ended": cmdEnded,
 			"await": cmdAwait, "alive": cmdAlive, "gone": cmdGone,
 			"clock": cmdClock, "took": cmdTook, "json": cmdJSON, "lines": cmdLines, "size": cmdSize,
-			"same": cmdSame, "text": cmdText, "rss": cmdRSS, "need": cmdNeed,
+			"same": cmdSame, "text": cmdText, "atmost": cmdAtMost, "need": cmdNeed,
 		},
 		Condition: func(cond string) (bool, error) {
 			if l, ok := strings.CutPrefix(cond, "level:"); ok {
@@ -65,7 +65,6 @@ func runScripts(t *testing.T, dir, level string) {
 type stage struct {
 	running map[string]*process
 	clock   time.Time
-	maxRSS  int64 // KiB, of the last rc
 	t       testscript.T
 }
 
@@ -169,7 +168,6 @@ func cmdRC(ts *testscript.TestScript, neg bool, args []string) {
 		cmd.Process.Kill()
 		ts.Fatalf("no end after %v: %s", patience, hung)
 	}
-	stageOf(ts).maxRSS = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
 	if got := ending(cmd); got != args[0] {
 		ts.Fatalf("ended with %s, want %s", got, args[0])
 	}
