@@ -172,8 +172,10 @@ func parseGuard(args []string) (r Remote, l Ladder, at int64, err error) {
 	if l.Settle, err = time.ParseDuration(args[4]); err != nil {
 		return r, l, 0, fmt.Errorf("guard: %w", err)
 	}
-	at, err = strconv.ParseInt(args[5], 10, 64)
-	return r, l, at, err
+	if at, err = strconv.ParseInt(args[5], 10, 64); err != nil {
+		return r, l, 0, fmt.Errorf("guard: %w", err)
+	}
+	return r, l, at, nil
 }
 
 // awaitEOF blocks until the supervisor is gone, or until the monotonic time at

@@ -146,6 +146,9 @@ func holding() string {
 // carriers are the live processes whose token begins so.
 func carriers(prefix string) []platform.Stat {
 	var out []platform.Stat
+	if prefix == "" {
+		return nil
+	}
 	platform.ScanProcesses(func(st platform.Stat) {
 		if !st.Alive() {
 			return

@@ -15,6 +15,9 @@ import (
 func (g *Group) Stop(l Ladder, next <-chan struct{}) Report {
 	s := g.newSweep(l, next)
 	defer s.watch.close()
+	if g.remote || g.sub != nil {
+		g.members() // so that they are known when the leader leaves them to others
+	}
 	g.step(s.ladder.Signal)
 	s.groupTold = s.ladder.Signal
 	switch s.awaitLeader() {

@@ -102,6 +102,22 @@ func TestA5ChildLeavesBySetsid(t *testing.T) {
 	})
 }
 
+// A5 without a token to go by: the child is known because it was seen below the
+// leader before that was told to end.
+func TestA5ChildWithoutEnvironment(t *testing.T) {
+	in(t, holdsTree, func(t *testing.T, m mode) {
+		p := sh(t, m, `env -i /usr/bin/setsid /bin/sh -c 'echo away $$; exec /bin/sleep 1000' & exec sleep 1000`)
+		away := p.number("away")
+		r := p.Stop(long, nil)
+		wantSent(t, r, "TERM group", "TERM member")
+		if alive(away) {
+			t.Error("it lives")
+			_ = syscall.Kill(away, syscall.SIGKILL)
+		}
+		p.reap()
+	})
+}
+
 // daemonise is perlipc(1)'s way; the environment may be emptied first.
 const daemonise = `%s
 	exit if fork; POSIX::setsid(); exit if fork;
@@ -120,7 +136,7 @@ func TestA6Daemon(t *testing.T) {
 				script := fmt.Sprintf(daemonise, prelude)
 				p := perl(t, m, script)
 				daemon := p.number("daemon")
-				r := p.Finish(Kill, 0, long, nil)
+				r := p.Finish(Kill, 100*time.Millisecond, long, nil) // its parent may be about to end
 				if len(r.Leftovers) != 1 || r.Leftovers[0].PID != daemon {
 					t.Errorf("leftovers %+v, want %d", r.Leftovers, daemon)
 				}
