@@ -111,7 +111,6 @@ type Log struct {
 // its chain when Dir holds a log already and Resume is off.
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
-	quietXFSZ()
 	l := &Log{cfg: cfg, epoch: time.Now()}
 	if cfg.Dir != "" {
 		if err := makeDir(cfg.Dir); err != nil {

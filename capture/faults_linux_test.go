@@ -221,8 +221,12 @@ func TestA25_SpoolDeletedWhileTheJobWrites(t *testing.T) {
 				t.Errorf("match %v, %v, want it at %d", f, err, written-3)
 			}
 			e := s.Extent()
-			if e.Total != written || e.Missing == "" {
-				t.Errorf("extent %v, want a total of %d and a reason", e, written)
+			why := map[string]string{"truncated": "spool truncated", "moved": "spool moved or replaced"}[name]
+			if why == "" {
+				why = "spool deleted"
+			}
+			if e.Total != written || e.Missing != why {
+				t.Errorf("extent %v, want a total of %d, %s", e, written, why)
 			}
 			got, gaps := contents(t, s)
 			if name != "blocked" && len(gaps) == 0 {
@@ -245,6 +249,83 @@ func TestA25_SpoolDeletedWhileTheJobWrites(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reader that is a little behind when the spool is deleted reads on.
+func TestA25_ReaderThatKeepsUpMissesNothing(t *testing.T) {
+	guard(t)
+	l := open(t, Config{})
+	s := l.Stream(Stdout)
+	w := pipe(t, l, Stdout)
+	f := s.Follow(0)
+	defer f.Close()
+	written, buf := int64(0), make([]byte, 1000)
+	var got []byte
+	for i, begin := 0, time.Now(); i < 100 || time.Since(begin) < 300*time.Millisecond; i++ {
+		line := fmt.Sprintf("%0999d\n", i)
+		w.WriteString(line)
+		written += int64(len(line))
+		await(t, s, written)
+		if i == 50 {
+			os.RemoveAll(filepath.Dir(l.Path(Stdout)))
+		}
+		for int64(len(got)) < written-50_000 { // 50 lines behind
+			n, err := f.Read(t.Context(), buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, buf[:n]...)
+		}
+	}
+	for i := 0; i < len(got)/1000; i++ {
+		if want := fmt.Sprintf("%0999d\n", i); string(got[i*1000:(i+1)*1000]) != want {
+			t.Fatalf("line %d is %.20q", i, got[i*1000:])
+		}
+	}
+}
+
+// A matcher sees every byte, also of a spool that takes none: the command is
+// held up for as long as the matcher, which never waits, needs.
+func TestA25_MatcherIsWaitedFor(t *testing.T) {
+	guard(t)
+	l := open(t, Config{})
+	s := l.Stream(Stdout)
+	dir := filepath.Dir(l.Path(Stdout))
+	w := l.Feed(Stdout)
+	os.RemoveAll(dir)
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	scans, err := l.register(Query{Pattern: "END", Sources: []Source{Stdout}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		w.Write(bytes.Repeat([]byte("x"), 4*tailSize))
+		w.Write([]byte("END"))
+	}()
+	await(t, s, tailSize) // it fills the memory there is, and then waits
+	for at := int64(0); ; {
+		if total := s.Extent().Total; total-at > 2*tailSize {
+			t.Fatalf("%d bytes written, %d seen", total, at)
+		}
+		found, _, err := scans[0].step()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found != nil {
+			if found.From != 4*tailSize {
+				t.Errorf("found %+v", found)
+			}
+			break
+		}
+		if e := s.Extent(); len(e.Omitted) > 0 && e.Omitted[0].To > scans[0].pos {
+			t.Fatalf("%v is gone, %d was looked at", e.Omitted, scans[0].pos)
+		}
+		at = scans[0].pos
+	}
+	scans[0].unregister()
+	os.Remove(dir)
 }
 
 func TestG4_QuietHolder(t *testing.T) { holder(t, "quiet") }

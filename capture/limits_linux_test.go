@@ -120,6 +120,37 @@ func TestG18_OvertakenReaderGetsNoZeros(t *testing.T) {
 	t.Logf("%d gaps met", gaps)
 }
 
+// The bytes that are freed next are the ones to read if zeros are to be seen.
+func TestG18_ReaderAtTheEdgeGetsNoZeros(t *testing.T) {
+	guard(t)
+	l := open(t, Config{MaxOutput: 256 << 10, Head: 4096})
+	s := l.Stream(Stdout)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w, b := l.Feed(Stdout), bytes.Repeat([]byte("z"), 32<<10)
+		for range 2000 {
+			w.Write(b)
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		e := s.Extent()
+		if len(e.Omitted) == 0 {
+			continue
+		}
+		n, err := s.ReadAt(buf, e.Omitted[0].To)
+		if i := bytes.IndexByte(buf[:n], 0); i >= 0 {
+			t.Fatalf("a zero at %d, %v, %v", e.Omitted[0].To+int64(i), err, s.Extent())
+		}
+	}
+}
+
 func TestS1_16_StoppedReaderSlowsNobody(t *testing.T) {
 	guard(t)
 	l := open(t, Config{MaxOutput: 8 << 20})

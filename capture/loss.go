@@ -12,7 +12,7 @@ const (
 	lossLimit     loss = iota // MaxOutput: foreseen, so no reason is given
 	lossFull                  // ENOSPC
 	lossDiskQuota             // EDQUOT
-	lossFileSize              // EFBIG, RLIMIT_FSIZE
+	lossFileSize              // EFBIG, RLIMIT_FSIZE; Go's runtime catches the SIGXFSZ that comes with it
 	lossDeleted
 	lossReplaced
 	lossTruncated

@@ -175,6 +175,9 @@ func FuzzIndex(f *testing.F) {
 	r := Record{Source: Stderr, Off: 5, Len: 7, Mono: 9, Wall: time.Unix(1, 2)}
 	f.Add(append([]byte(indexMagic), r.append(r.append(nil))...))
 	f.Add([]byte(indexMagic + "torn"))
+	for _, bad := range []Record{{Len: -1}, {}, {Off: -5, Len: 9}, {Off: 1<<63 - 1, Len: 9}} {
+		f.Add(append([]byte(indexMagic), bad.append(nil)...))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		recs, whole := parseIndex(b)
 		again := []byte(indexMagic)

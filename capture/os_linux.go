@@ -4,25 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const noFollow = unix.O_NOFOLLOW
-
-// quietXFSZ keeps a write past RLIMIT_FSIZE from killing the process: it then
-// fails with EFBIG. A caught signal is back at its default in a child, an
-// ignored one would not be, so it is caught; one that was ignored stays so.
-var quietXFSZ = sync.OnceFunc(func() {
-	if !signal.Ignored(syscall.SIGXFSZ) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ)
-	}
-})
 
 func monotonic() time.Duration {
 	var t unix.Timespec

@@ -11,8 +11,6 @@ import (
 
 const noFollow = 0
 
-func quietXFSZ() {}
-
 // start stands in for the monotonic clock's zero.
 var start = time.Now()
 

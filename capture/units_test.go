@@ -175,6 +175,7 @@ func TestTornIndex(t *testing.T) {
 		"cut":     func(b []byte) []byte { return b[:len(b)-7] },
 		"zeros":   func(b []byte) []byte { return append(b, make([]byte, 3*recordSize)...) },
 		"garbage": func(b []byte) []byte { copy(b[headerSize+recordSize:], "garbage"); return b },
+		"flipped": func(b []byte) []byte { b[headerSize+recordSize+16]++; return b },
 		"empty":   func(b []byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,6 +212,11 @@ func TestTornIndex(t *testing.T) {
 			recs, err := r.Records()
 			if err != nil || len(recs) == 0 || recs[len(recs)-1].End() != 13 {
 				t.Errorf("records %v, %v", recs, err)
+			}
+			for _, r := range recs {
+				if r.Source == Stderr && r.Len != 3 {
+					t.Errorf("a damaged record was believed: %+v", r)
+				}
 			}
 		})
 	}
