@@ -9,6 +9,7 @@ import (
 	"procsup/handles"
 	"procsup/pgroup"
 	"procsup/platform"
+	"procsup/supervisor/outcome"
 )
 
 // finish drains the output, reaps, reports, and says how procsup has to end.
@@ -59,12 +60,12 @@ func (j *job) write(r *handles.Record) error {
 	return nil
 }
 
-func (j *job) notStarted(f *startFailure) error {
+func (j *job) notStarted(f *outcome.Failure) error {
 	j.fg.End(platform.Exit{}, false)
 	if err := j.write(j.failureRecord(f)); err != nil {
 		return unusable("run: %v", err)
 	}
-	return &exitError{code: f.code, msg: f.msg}
+	return &exitError{code: f.Code, msg: f.Msg}
 }
 
 // mirror ends procsup the way the command ended.

@@ -9,6 +9,7 @@ import (
 	"procsup/handles"
 	"procsup/pgroup"
 	"procsup/platform"
+	"procsup/supervisor/outcome"
 )
 
 const (
@@ -90,9 +91,9 @@ func childToken(parent string, id handles.ID) string {
 	return parent + "/" + string(id)
 }
 
-func (j *job) start(signals *caught) *startFailure {
+func (j *job) start(signals *caught) *outcome.Failure {
 	o := j.opt
-	path, f := lookup(o.argv[0], o.env, o.dir)
+	path, f := outcome.Lookup(o.argv[0], o.env, o.dir)
 	if f != nil {
 		return f
 	}
@@ -104,14 +105,14 @@ func (j *job) start(signals *caught) *startFailure {
 	}
 	cmd := pgroup.Command{Path: path, Args: o.argv, Env: o.env, Dir: o.dir}
 	if err := j.streams.fill(&cmd); err != nil {
-		return fail(exitProcsup, "pipe", err, o.argv[0], "run %s: %v", o.argv[0], err)
+		return outcome.Fail(exitProcsup, "pipe", err, o.argv[0], "run %s: %v", o.argv[0], err)
 	}
 	var err error
 	signals.wait().WithMask(func() {
 		j.group, err = pgroup.Start(cmd, pgroup.Config{Containment: o.containment, Token: j.token, Subreaper: j.sub})
 	})
 	if err != nil {
-		return explain(err, o)
+		return outcome.Explain(err, o.argv, o.env, o.dir)
 	}
 	j.fg.Begin(j.group)
 	j.startGuard()

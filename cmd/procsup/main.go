@@ -19,7 +19,6 @@ const (
 	exitUsage    = 64
 	exitDeadline = 124
 	exitProcsup  = 125
-	exitCannot   = 126
 	exitNotFound = 127
 )
 

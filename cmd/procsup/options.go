@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -116,6 +118,15 @@ func (o *options) checkDir() error {
 		return unusable("run: --dir %s: not a directory", o.dir)
 	}
 	return nil
+}
+
+// reason is the bare cause of a path error.
+func reason(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }
 
 // captures reports whether output goes through procsup.

@@ -12,6 +12,7 @@ import (
 	"procsup/handles"
 	"procsup/pgroup"
 	"procsup/platform"
+	"procsup/supervisor/outcome"
 )
 
 const (
@@ -189,21 +190,19 @@ func (s *streams) into(r *handles.Record, complete bool) {
 		r.Output.Stderr = s.describe(capture.Stderr)
 	}
 	if s.opt.json {
-		r.Stdout = s.text(capture.Stdout)
+		r.Stdout = outcome.Text(s.log, capture.Stdout, inlineOutput)
 		if r.Output.Stderr != nil {
-			r.Stderr = s.text(capture.Stderr)
+			r.Stderr = outcome.Text(s.log, capture.Stderr, inlineOutput)
 		}
 	}
 }
 
 func (s *streams) describe(src capture.Source) *handles.StreamOutput {
-	e := s.log.Stream(src).Extent()
-	o := &handles.StreamOutput{Bytes: e.Total, Why: e.Missing}
+	path := ""
 	if s.opt.capture != "" {
-		o.Path = s.log.Path(src)
+		path = s.log.Path(src)
 	}
-	o.Omitted = ranges(e.Omitted)
-	return o
+	return outcome.Stream(s.log, src, path)
 }
 
 // lastActivity is when the command last wrote something, or since.

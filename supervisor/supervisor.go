@@ -1,0 +1,169 @@
+// Package supervisor owns commands: it admits, starts, captures, awaits and
+// ends them, keeps the journal of what happened, and takes everything up again
+// after a crash. A program may embed it; procsupd serves it over a socket.
+//
+// State is the fold of the journal. It changes under one lock, in the order of
+// the journal's numbers, and is told to anybody only once it is durable.
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"procsup/capture"
+	"procsup/handles"
+	"procsup/pgroup"
+	"procsup/platform"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/keeper"
+)
+
+// A Config says where a Supervisor keeps its state and what it may use. Dir
+// alone is enough.
+type Config struct {
+	// Dir is the state directory: journal, spools. It is made 0700 if missing.
+	Dir string
+	// Keeper is the supervisor's end of the keeper's socket. nil: embedded,
+	// without a keeper; commands then do not survive this process, and Open
+	// takes the lock on Dir itself.
+	Keeper *keeper.Link
+	// Log gets what an operator should know; nil drops it.
+	Log *slog.Logger
+	// MaxLive is how many handles may run at once, 0 = as many as descriptors
+	// allow.
+	MaxLive int
+	// SessionLive is how many of them one session may have, 0 = 1,000.
+	SessionLive int
+	// Quota bounds the bytes of all spools; 0 = 10 GiB or a tenth of the disk,
+	// whichever is less; < 0 = no limit.
+	Quota int64
+	// Exclusive promises that this process starts children only through here:
+	// orphans are then recognised by exclusion. procsupd does.
+	Exclusive bool
+	// Hooks lets tests stop at named points; nil in production.
+	Hooks *Hooks
+}
+
+// DefaultSession is the session of whoever names none.
+const DefaultSession = "default"
+
+// A Supervisor owns the commands of one state directory. Close it.
+type Supervisor struct {
+	cfg     Config
+	log     *slog.Logger
+	journal *journal.Journal
+	lock    *os.File // nil: the keeper holds it
+	sub     *pgroup.Subreaper
+	cgroup  *platform.CgroupHome
+	grow    *capture.Grow
+	quota   *capture.Quota
+	limits  limits
+	started time.Time
+
+	owners sync.WaitGroup // one for each live run
+	closed chan struct{}  // closed when Close begins
+
+	mu      sync.Mutex // guards what follows; the journal's order is made under it
+	seq     int64      // last number given
+	runs    map[handles.ID]*run
+	names   map[nameKey]*run
+	keys    map[string]*run // idempotency keys of starts under way
+	per     map[string]int  // live handles of each session
+	closing bool
+}
+
+type nameKey struct{ session, name string }
+
+// Open takes the state directory, recovers what was running, and returns once
+// every run is either owned again or settled. It fails with handles.ErrLocked,
+// ErrNotOwner or ErrSchemaNewer in the chain and has then touched nothing.
+func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
+	s := &Supervisor{
+		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8), closed: make(chan struct{}),
+		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{}, per: map[string]int{},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.cfg.SessionLive == 0 {
+		s.cfg.SessionLive = 1000
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, "handles"), 0o700); err != nil {
+		return nil, fmt.Errorf("open state %s: %w", cfg.Dir, err)
+	}
+	var err error
+	if cfg.Keeper == nil {
+		if s.lock, err = journal.Lock(cfg.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if s.journal, err = journal.Open(cfg.Dir, journal.Options{}); err != nil {
+		s.unlock()
+		return nil, err
+	}
+	s.seq = s.journal.LastSeq()
+	s.quota = newQuota(cfg)
+	s.limits = readLimits(cfg)
+	if s.sub, err = pgroup.BecomeSubreaper(cfg.Exclusive); err != nil {
+		s.log.Warn("not a subreaper", "err", err)
+	}
+	if err := s.recover(ctx); err != nil {
+		s.journal.Close()
+		s.unlock()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Supervisor) unlock() {
+	if s.lock != nil {
+		s.lock.Close()
+	}
+}
+
+func newQuota(cfg Config) *capture.Quota {
+	n := cfg.Quota
+	if n < 0 {
+		return nil
+	}
+	if n == 0 {
+		n = 10 << 30
+		if free, err := platform.DiskSize(cfg.Dir); err == nil {
+			n = min(n, free/10)
+		}
+	}
+	return capture.NewQuota(n)
+}
+
+// Close stops taking work and ends every command that is not to outlive this
+// process; see Shutdown for the report. With a keeper commands live on.
+func (s *Supervisor) Close() error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closing = true
+	close(s.closed)
+	s.mu.Unlock()
+	s.owners.Wait()
+	err := s.journal.Close()
+	s.unlock()
+	return err
+}
+
+// dir is where the spools of a run are.
+func (s *Supervisor) dir(id handles.ID) string {
+	return filepath.Join(s.cfg.Dir, "handles", string(id))
+}
+
+// next gives the next number of the journal. s.mu is held.
+func (s *Supervisor) next() int64 {
+	s.seq++
+	return s.seq
+}
