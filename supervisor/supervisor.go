@@ -65,8 +65,11 @@ type Supervisor struct {
 	limits  limits
 	started time.Time
 
+	fence  int            // generation of this supervisor, from 1
 	owners sync.WaitGroup // one for each live run
-	closed chan struct{}  // closed when Close begins
+
+	life   context.Context // ends when this process goes away and runs live on
+	depart context.CancelFunc
 
 	mu      sync.Mutex // guards what follows; the journal's order is made under it
 	seq     int64      // last number given
@@ -84,7 +87,7 @@ type nameKey struct{ session, name string }
 // ErrNotOwner or ErrSchemaNewer in the chain and has then touched nothing.
 func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s := &Supervisor{
-		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8), closed: make(chan struct{}),
+		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8),
 		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{}, per: map[string]int{},
 	}
 	if s.log == nil {
@@ -107,6 +110,8 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 		return nil, err
 	}
 	s.seq = s.journal.LastSeq()
+	s.life, s.depart = context.WithCancel(context.Background())
+	s.fence = 1
 	s.quota = newQuota(cfg)
 	s.limits = readLimits(cfg)
 	if s.sub, err = pgroup.BecomeSubreaper(cfg.Exclusive); err != nil {
@@ -140,8 +145,9 @@ func newQuota(cfg Config) *capture.Quota {
 	return capture.NewQuota(n)
 }
 
-// Close stops taking work and ends every command that is not to outlive this
-// process; see Shutdown for the report. With a keeper commands live on.
+// Close lets go of everything. With a keeper commands live on and the next
+// supervisor takes them up; without one they are ended first. No call is
+// answered any more.
 func (s *Supervisor) Close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -149,12 +155,30 @@ func (s *Supervisor) Close() error {
 		return nil
 	}
 	s.closing = true
-	close(s.closed)
 	s.mu.Unlock()
+	if s.cfg.Keeper == nil {
+		s.stopAll(decision{kind: "shutdown", cause: handles.CauseShutdown, by: "host", reason: "the program that embeds procsup ends"})
+		s.owners.Wait()
+	}
+	s.depart()
 	s.owners.Wait()
 	err := s.journal.Close()
 	s.unlock()
 	return err
+}
+
+// stopAll decides to stop every live run.
+func (s *Supervisor) stopAll(d decision) []*run {
+	s.mu.Lock()
+	live := make([]*run, 0, len(s.runs))
+	for _, r := range s.runs {
+		live = append(live, r)
+	}
+	s.mu.Unlock()
+	for _, r := range live {
+		s.decide(r, d)
+	}
+	return live
 }
 
 // dir is where the spools of a run are.

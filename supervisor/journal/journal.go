@@ -21,7 +21,7 @@ type Run struct {
 	Session  string
 	Name     string
 	Status   string
-	Live     bool // not ended
+	Live     bool  // not ended
 	Created  int64 // ms since 1970, for the order of lists
 	Revision int64
 	Seq      int64  // of the entry it is true for
@@ -41,6 +41,7 @@ type Batch struct {
 	Entries []Entry
 	Runs    []Run
 	Keys    []Key
+	Must    bool // an end: it is never refused for want of space
 }
 
 // A Filter chooses runs of a list. The zero Filter takes all.

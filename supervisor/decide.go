@@ -1,0 +1,79 @@
+package supervisor
+
+import (
+	"time"
+
+	"procsup/handles"
+	"procsup/pgroup"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/outcome"
+)
+
+// A decision is a wish to stop a run.
+type decision struct {
+	kind   string // cancel, deadline, no_output, session_close, evict, start_abort, shutdown
+	cause  handles.Cause
+	by     string // user, host
+	reason string
+	ladder pgroup.Ladder // zero: the run's own
+}
+
+// A stop is a decision that cut a run short.
+type stop struct {
+	decision
+	id      string
+	seq     int64
+	at      time.Time
+	durable *journal.Commit
+}
+
+func (st *stop) outcome() *outcome.Stop {
+	return &outcome.Stop{ID: st.id, Cause: st.cause, By: st.by, Reason: st.reason, Seq: st.seq}
+}
+
+// workInFlight is the one answer to "would a stop cut something short?", for
+// cancel, close, evict, deadline and shutdown alike. It reads the journal's
+// state only, under the lock, and waits for nothing: work counts from its
+// admission on and no longer once its end was seen. The fence is the generation
+// that asks: what an earlier one admitted and nobody took up is not in flight.
+func workInFlight(p phase, generation, fence int) bool {
+	return p < observed && generation >= fence
+}
+
+// holds reports whether an earlier stop keeps the ending to itself: a person's
+// stop holds over every later one by the host, and no second stop cuts what
+// the first has cut already, except that a person's close is always written.
+func holds(earlier *stop, d decision) bool {
+	return earlier != nil && !(d.by == "user" && d.kind == "session_close" && earlier.kind != d.kind)
+}
+
+// decide stops a run, or does nothing and writes nothing if there is nothing to
+// stop. It answers at once; the stop is durable when the commit is, and the
+// run's owner signals nobody before that.
+func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !workInFlight(r.phase, r.generation, s.fence) {
+		return r.stop, false
+	}
+	if holds(r.stop, d) {
+		return r.stop, false
+	}
+	if d.ladder == (pgroup.Ladder{}) {
+		d.ladder = ladder(r.spec)
+	}
+	st := &stop{decision: d, at: time.Now()}
+	first := r.stop == nil
+	r.rec.Status = handles.Stopping
+	st.seq = s.seq + 1 // write gives it
+	st.id = stopID(r.id, st.seq)
+	st.durable = s.write(r, "stop", map[string]any{"stop": map[string]any{
+		"id": st.id, "kind": d.kind, "by": d.by, "cuts": r.id, "reason": d.reason, "cause": d.cause,
+	}})
+	if first {
+		r.stop = st
+	}
+	r.ring()
+	wake(r.kick)
+	return st, true
+}

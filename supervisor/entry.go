@@ -1,0 +1,153 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"procsup/handles"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/wire"
+)
+
+// batch is the entry and the projections of one change of a run. Every entry
+// carries the whole record, so that projections can be rebuilt.
+func batch(r *run, kind string, seq int64, more map[string]any) journal.Batch {
+	rec, err := json.Marshal(r.rec)
+	if err != nil {
+		panic("marshal record: " + err.Error()) // plain data
+	}
+	body := map[string]any{"record": json.RawMessage(rec)}
+	for k, v := range more {
+		body[k] = v
+	}
+	row := journal.Run{
+		ID: string(r.id), Session: r.spec.Session, Name: r.spec.Name, Status: string(r.rec.Status), Live: !r.rec.Status.Terminal(),
+		Created: created(r.id), Revision: r.rec.Revision, Seq: seq, Record: rec,
+	}
+	b := journal.Batch{Must: kind == "ended"}
+	if kind == "admitted" {
+		row.Spec = specJSON(r.spec)
+		body["spec"] = json.RawMessage(row.Spec)
+		if r.spec.Idempotency != "" {
+			b.Keys = []journal.Key{{Key: r.spec.Idempotency, Fingerprint: fingerprint(r.spec), Run: string(r.id)}}
+			body["key"] = b.Keys[0]
+		}
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic("marshal entry: " + err.Error()) // plain data
+	}
+	b.Entries = []journal.Entry{{Seq: seq, At: time.Now().UTC(), Kind: kind, Run: string(r.id), Body: text}}
+	b.Runs = []journal.Run{row}
+	return b
+}
+
+// specJSON is what restart needs; without the environment if that was asked.
+func specJSON(spec wire.Start) []byte {
+	if spec.NoStoreEnv {
+		spec.Env = nil
+	}
+	b, err := json.Marshal(spec)
+	if err != nil {
+		panic("marshal start: " + err.Error()) // plain data
+	}
+	return b
+}
+
+// created orders lists: the time in the id, in milliseconds.
+func created(handles.ID) int64 { return time.Now().UnixMilli() }
+
+func stopID(id handles.ID, seq int64) string {
+	return string(id) + "/stop/" + strconv.FormatInt(seq, 10)
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// A replay says that a start came before with the same idempotency key.
+type replay struct {
+	live *run // nil: it has ended
+	id   handles.ID
+}
+
+func (*replay) Error() string { return "the idempotency key was seen before" }
+
+// replay finds the first answer of a key, or refuses another request under the
+// same key. s.mu is held.
+func (s *Supervisor) replay(spec wire.Start) error {
+	if spec.Idempotency == "" {
+		return nil
+	}
+	print, id := "", handles.ID("")
+	if r := s.keys[spec.Idempotency]; r != nil {
+		print, id = fingerprint(r.spec), r.id
+	} else {
+		k, ok, err := s.journal.Key(spec.Idempotency)
+		if err != nil {
+			return fmt.Errorf("look up idempotency key: %w", err)
+		}
+		if !ok {
+			return nil
+		}
+		print, id = k.Fingerprint, handles.ID(k.Run)
+	}
+	if print != fingerprint(spec) {
+		return &handles.Error{Code: handles.CodeKeyConflict, ID: string(id), Message: "the idempotency key was used for another start, " + string(id), Hint: "use a new key for a new start"}
+	}
+	return &replay{live: s.runs[id], id: id}
+}
+
+// replayed gives the first answer again, once there is one.
+func (s *Supervisor) replayed(ctx context.Context, p *replay) (*wire.Started, error) {
+	if p.live != nil {
+		if err := p.live.awaitStarted(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rec, err := s.Show(ctx, string(p.id), "")
+	if err != nil {
+		return nil, err
+	}
+	a := started(*rec, s.dir(p.id))
+	a.Replayed = true
+	return a, nil
+}
+
+// awaitStarted waits until the start has an answer.
+func (r *run) awaitStarted(ctx context.Context) error {
+	for {
+		rec, bell := r.state()
+		if rec.Status != handles.Starting {
+			return nil
+		}
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func envelope(r *run, rec handles.Record) *wire.Started { return started(rec, r.s.dir(r.id)) }
+
+// started is the envelope of a start.
+func started(rec handles.Record, dir string) *wire.Started {
+	return &wire.Started{
+		HandleID: rec.HandleID, CommandID: rec.HandleID, StartedAt: rec.StartedAt, Status: rec.Status,
+		Descriptor: rec.Descriptor, Name: rec.Name, SessionID: rec.SessionID,
+		PID: rec.PID, GroupID: rec.GroupID, Exec: rec.ExecIdentity,
+		OutputPath: dir + "/stdout", StdoutPath: dir + "/stdout", StderrPath: dir + "/stderr",
+		Sandbox: wire.Sandbox{Kind: "none"},
+		Error:   rec.Error, SpawnError: rec.SpawnError,
+	}
+}
+
+var errNoRun = errors.New("no live run")

@@ -1,0 +1,298 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"procsup/capture"
+	"procsup/handles"
+	"procsup/pgroup"
+	"procsup/platform"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/outcome"
+	"procsup/supervisor/wire"
+)
+
+// Start runs a command in the background and answers once it runs, or has
+// failed to start, and both are durable. The context bounds the call, not the
+// command. A key that was seen before gives the first answer again.
+func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, error) {
+	spec, err := check(req)
+	if err != nil {
+		return nil, err
+	}
+	r, commit, err := s.admit(spec, "")
+	var again *replay
+	if errors.As(err, &again) {
+		return s.replayed(ctx, again)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.launch(r, commit); err != nil {
+		return nil, err
+	}
+	if req.BackgroundMS != nil {
+		return s.inFront(ctx, r, millis(*req.BackgroundMS))
+	}
+	rec, _ := r.state()
+	return envelope(r, rec), nil
+}
+
+// admit takes the run into the journal, or says why not. Nothing is reserved
+// or started when it fails.
+func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, nil, &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
+	}
+	if err := s.replay(spec); err != nil { // before any limit: a repeat is not new work
+		return nil, nil, err
+	}
+	if err := s.room(spec); err != nil {
+		return nil, nil, err
+	}
+	r := newRun(s, handles.NewID(), spec)
+	r.rec = handles.Record{
+		HandleID: r.id, Kind: "handle", Name: spec.Name, SessionID: spec.Session, Parent: parent,
+		Command: spec.Command, Descriptor: strings.Join(spec.Command, " "), Dir: spec.Dir,
+		Status: handles.Starting, Liveness: string(platform.Unverifiable), Lease: spec.Lease, Lifetime: "session",
+		Delivery: "not_applicable", StartedAt: time.Now().UTC(), Cleanup: outcome.NoCleanup(),
+	}
+	s.runs[r.id] = r
+	s.per[spec.Session]++
+	if spec.Name != "" {
+		s.names[r.key] = r
+	}
+	if spec.Idempotency != "" {
+		s.keys[spec.Idempotency] = r
+	}
+	return r, s.write(r, "admitted", nil), nil
+}
+
+// room refuses what there is no place for, before anything is started.
+func (s *Supervisor) room(spec wire.Start) error {
+	if other := s.names[nameKey{spec.Session, spec.Name}]; spec.Name != "" && other != nil {
+		return &handles.Error{Code: handles.CodeNameTaken, ID: string(other.id), Message: fmt.Sprintf("the name %s is taken by %s, which still runs", spec.Name, other.id), Hint: "cancel it, or use another name"}
+	}
+	if n := s.per[spec.Session]; n >= s.cfg.SessionLive {
+		return &handles.Error{Code: handles.CodeFull, ID: spec.Session, Message: fmt.Sprintf("session %s has %d live handles, which is its limit", spec.Session, n), Hint: "cancel some, or start the daemon with a higher --session-limit"}
+	}
+	return s.limits.admit(len(s.runs))
+}
+
+// launch takes an admitted run to its spawn, or to its end if it cannot be
+// started or was stopped meanwhile. An error says that nothing was admitted
+// after all.
+func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
+	if err := admitted.Wait(); err != nil { // no spawn before the journal took it
+		s.drop(r)
+		return &handles.Error{Code: handles.CodePersistence, ID: s.cfg.Dir, Message: fmt.Sprintf("the journal could not take the start, nothing was started: %v", err)}
+	}
+	s.hook("admitted", r)
+	files, f := s.prepare(r)
+	if f == nil {
+		f = s.spawn(r, files)
+	}
+	if f != nil {
+		s.notStarted(r, f)
+		return nil
+	}
+	s.mu.Lock()
+	r.phase = max(r.phase, running)
+	commit := s.write(r, "spawned", nil)
+	r.ring()
+	s.mu.Unlock()
+	s.owners.Add(1)
+	go r.own() // ends with the command; Close waits for it
+	if err := commit.Wait(); err != nil {
+		s.log.Error("record spawn", "id", r.id, "err", err) // it runs, and its end will be recorded
+	}
+	return nil
+}
+
+// A plumbing is the files of a run before the spawn.
+type plumbing struct {
+	child [3]*os.File // the command's 0, 1, 2; nil = /dev/null
+	ours  []*os.File  // for the keeper: read ends of the pipes, then the write end of stdin
+}
+
+func (p *plumbing) closeChild() {
+	for i, f := range p.child {
+		if f != nil && !(i == 2 && f == p.child[1]) {
+			f.Close()
+		}
+	}
+}
+
+// prepare makes the spools and pipes and registers them with the keeper.
+func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
+	name := r.spec.Command[0]
+	fail := func(step, path string, err error) (*plumbing, *outcome.Failure) {
+		return nil, outcome.Fail(outcome.ExitProcsup, step, err, path, "start %s: %s %s: %v", name, step, path, err)
+	}
+	var err error
+	if r.log, err = capture.Open(s.captureConfig(r.id, r.spec)); err != nil {
+		return fail("capture", s.dir(r.id), err)
+	}
+	p = &plumbing{}
+	sources := []capture.Source{capture.Stdout, capture.Stderr}
+	if r.spec.Merge {
+		sources = sources[:1]
+	}
+	for _, src := range sources {
+		ours, theirs, err := pipe()
+		if err != nil {
+			p.closeChild()
+			return fail("pipe", src.String(), err)
+		}
+		p.child[1+int(src)] = theirs
+		p.ours = append(p.ours, ours)
+	}
+	if r.spec.Merge {
+		p.child[2] = p.child[1]
+	}
+	if err := s.openStdin(r, p); err != nil {
+		p.closeChild()
+		return fail("stdin", r.spec.Stdin, err)
+	}
+	if s.cfg.Keeper != nil {
+		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
+			p.closeChild()
+			return fail("register", "with the keeper", err)
+		}
+	}
+	s.hook("registered", r)
+	for i, src := range sources {
+		if err := r.log.Attach(src, p.ours[i]); err != nil {
+			p.closeChild()
+			return fail("capture", src.String(), err)
+		}
+	}
+	return p, nil
+}
+
+func (s *Supervisor) captureConfig(id handles.ID, spec wire.Start) capture.Config {
+	return capture.Config{Dir: s.dir(id), MaxOutput: spec.MaxOutput, Grown: s.grow, Quota: s.quota}
+}
+
+func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
+	switch r.spec.Stdin {
+	case "", "null":
+	case "pipe":
+		p.child[0], r.stdin, err = pipe()
+		if err == nil {
+			p.ours = append(p.ours, r.stdin)
+		}
+	default:
+		p.child[0], err = os.Open(r.spec.Stdin)
+	}
+	return err
+}
+
+// pipe makes a pipe of which only our end does not block.
+func pipe() (r, w *os.File, err error) {
+	r, w, err = os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, w, nil
+}
+
+// spawn starts the command unless a stop came first.
+func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
+	defer p.closeChild()
+	path, f := outcome.Lookup(r.spec.Command[0], r.spec.Env, r.spec.Dir)
+	if f != nil {
+		return f
+	}
+	s.mu.Lock()
+	stopped := r.stop != nil
+	s.mu.Unlock()
+	if stopped {
+		return &outcome.Failure{} // the stop is the ending
+	}
+	cmd := pgroup.Command{
+		Path: path, Args: r.spec.Command, Env: r.spec.Env, Dir: r.spec.Dir,
+		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Session: true,
+	}
+	level, _ := pgroup.ParseLevel(r.spec.Containment) // checked at admission
+	g, err := withUmask(r.spec.Umask, func() (*pgroup.Group, error) {
+		return pgroup.Start(cmd, pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub})
+	})
+	if err != nil {
+		return outcome.Explain(err, r.spec.Command, r.spec.Env, r.spec.Dir)
+	}
+	s.hook("spawned", r)
+	id, err := g.Identity()
+	if err == nil && s.cfg.Keeper != nil {
+		if err := s.cfg.Keeper.Spawned(string(r.id), g.PID(), id.StartTicks); err != nil {
+			s.log.Error("tell the keeper of a spawn", "id", r.id, "err", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.group = g
+	r.rec.Status, r.rec.StartedAt = handles.Running, g.Started().UTC()
+	if r.stop != nil {
+		r.rec.Status = handles.Stopping
+	}
+	r.rec.PID, r.rec.GroupID = g.PID(), g.PID()
+	r.rec.Containment = string(g.Containment())
+	r.rec.ExecIdentity = &handles.Exec{BootID: id.BootID, PID: id.PID, StartTicks: id.StartTicks}
+	r.rec.Liveness = string(platform.Live)
+	return nil
+}
+
+// notStarted ends a run that never got a process.
+func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
+	if r.log != nil {
+		r.log.Close()
+	}
+	r.closeStdin()
+	s.mu.Lock()
+	r.rec.EndedAt, r.rec.Liveness = time.Now().UTC(), string(platform.Exited)
+	if r.stop != nil {
+		r.rec.Status, r.rec.Cause, r.rec.Ending = handles.Cancelled, r.stop.cause, "failed"
+		if r.stop.by == "user" {
+			r.rec.Ending = "interrupted"
+		}
+		r.rec.Stop = &handles.Stop{ID: r.stop.id, By: r.stop.by, Reason: r.stop.reason, Seq: r.stop.seq, Answer: "took"}
+	} else {
+		r.rec.Status, r.rec.Error, r.rec.SpawnError = handles.Failed, f.Msg, &f.Spawn
+	}
+	if r.log != nil {
+		r.rec.Output = r.output(true)
+	}
+	commit := s.write(r, "ended", nil)
+	s.mu.Unlock()
+	if err := commit.Wait(); err != nil {
+		s.log.Error("record end", "id", r.id, "err", err)
+	}
+	if s.cfg.Keeper != nil {
+		_ = s.cfg.Keeper.Withdraw(string(r.id))
+	}
+	s.forget(r)
+}
+
+// drop forgets a run whose admission did not become durable.
+func (s *Supervisor) drop(r *run) {
+	s.mu.Lock()
+	delete(s.keys, r.spec.Idempotency)
+	s.mu.Unlock()
+	s.forget(r)
+}
+
+// withUmask starts a program with the caller's umask; nil = ours.
+func withUmask(mask *int, start func() (*pgroup.Group, error)) (g *pgroup.Group, err error) {
+	if mask == nil {
+		return start()
+	}
+	platform.WithUmask(*mask, func() { g, err = start() })
+	return g, err
+}
