@@ -1,0 +1,15 @@
+package supervisor
+
+import "procsup/handles"
+
+// Hooks let a test stop the supervisor between two steps of a start or of an
+// end. The points are admitted, registered, spawned, observe and settle.
+type Hooks struct {
+	At func(point string, id handles.ID)
+}
+
+func (s *Supervisor) hook(point string, r *run) {
+	if s.cfg.Hooks != nil && s.cfg.Hooks.At != nil {
+		s.cfg.Hooks.At(point, r.id)
+	}
+}

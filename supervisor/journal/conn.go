@@ -1,0 +1,140 @@
+package journal
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"modernc.org/sqlite"
+)
+
+// dsn is where the journal is and what each connection to it is set to. Pool
+// connections are opened anew, so all of it is in here.
+func dsn(path string, pragmas ...string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
+	if !strings.HasPrefix(u.Path, "/") {
+		u.Path = "/" + u.Path // C:/…
+	}
+	q := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}}
+	for _, p := range append([]string{"busy_timeout(5000)"}, pragmas...) {
+		q.Add("_pragma", p)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// connect opens a connection below database/sql.
+func connect(dsn string) (*conn, error) {
+	c, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.Connect(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: d}, nil
+}
+
+// A conn is the connection that writes. It is below database/sql: one goroutine
+// has it, and what database/sql does for others would be half of a commit.
+type conn struct {
+	driver.Conn
+	begin, commit, rollback  *stmt
+	entry, insert, live, end *stmt
+	spec, key, scrub         *stmt
+}
+
+// A stmt is a prepared statement with room for its arguments.
+type stmt struct {
+	driver.Stmt
+	args []driver.NamedValue
+}
+
+func (c *conn) prepare() error {
+	for _, s := range []struct {
+		to  **stmt
+		n   int
+		sql string
+	}{
+		{&c.begin, 0, "BEGIN IMMEDIATE"},
+		{&c.commit, 0, "COMMIT"},
+		{&c.rollback, 0, "ROLLBACK"},
+		{&c.entry, 6, "INSERT INTO journal(seq, at, kind, run, body, keys) VALUES(?, ?, ?, ?, ?, ?)"},
+		{&c.insert, 10, "INSERT INTO run(id, session, name, status, live, created, ended, revision, seq, record)" +
+			" VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING"},
+		// session, name and created stay, and so their indexes are not touched
+		{&c.live, 5, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ? WHERE id = ? AND live = 1"},
+		{&c.end, 6, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ?, live = 0, ended = ? WHERE id = ?"},
+		{&c.spec, 2, "INSERT INTO spec(n, spec) SELECT n, ? FROM run WHERE id = ? ON CONFLICT(n) DO UPDATE SET spec = excluded.spec"},
+		{&c.key, 3, "INSERT INTO key(key, fingerprint, run) VALUES(?, ?, ?)"},
+		{&c.scrub, 0, "UPDATE meta SET value = value + 1 WHERE name = 'scrubbed'"},
+	} {
+		p, err := c.Prepare(s.sql)
+		if err != nil {
+			return fmt.Errorf("prepare %q: %w", s.sql, err)
+		}
+		*s.to = &stmt{p, make([]driver.NamedValue, s.n)}
+		for i := range (*s.to).args {
+			(*s.to).args[i].Ordinal = i + 1
+		}
+	}
+	return nil
+}
+
+// exec runs statements that need no argument.
+func (c *conn) exec(sql string) error {
+	_, err := c.Conn.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
+	return err
+}
+
+// number is the first column of the first row.
+func (c *conn) number(sql string) (int64, error) {
+	rows, err := c.Conn.(driver.QueryerContext).QueryContext(context.Background(), sql, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	v := make([]driver.Value, len(rows.Columns()))
+	if err := rows.Next(v); err != nil {
+		return 0, fmt.Errorf("%s: %w", sql, err)
+	}
+	n, ok := v[0].(int64)
+	if !ok {
+		return 0, fmt.Errorf("%s: %v is not a number", sql, v[0])
+	}
+	return n, nil
+}
+
+// close lets go of the statements and the connection.
+func (c *conn) close() error {
+	for _, s := range []*stmt{c.begin, c.commit, c.rollback, c.entry, c.insert, c.live, c.end, c.spec, c.key, c.scrub} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	return c.Close()
+}
+
+// run executes s and says how many rows it changed.
+func (s *stmt) run(args ...driver.Value) (int64, error) {
+	for i, a := range args {
+		s.args[i].Value = a
+	}
+	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), s.args)
+	release(s.args)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// release lets go of what the arguments point to.
+func release(args []driver.NamedValue) {
+	for i := range args {
+		args[i].Value = nil
+	}
+}

@@ -1,0 +1,126 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"procsup/handles"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/wire"
+)
+
+// find resolves an id, a unique prefix or a name: to a live run, or to the id
+// of one that has ended.
+func (s *Supervisor) find(ref, session string) (*run, handles.ID, error) {
+	if session == "" {
+		session = DefaultSession
+	}
+	s.mu.Lock()
+	r := s.runs[handles.ID(ref)]
+	if r == nil {
+		r = s.names[nameKey{session, ref}]
+	}
+	s.mu.Unlock()
+	if r != nil {
+		return r, r.id, nil
+	}
+	id, err := s.journal.Resolve(ref, session)
+	if err != nil {
+		return nil, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[handles.ID(id)], handles.ID(id), nil
+}
+
+// Show returns the record of a handle. It is read, never changed by reading.
+func (s *Supervisor) Show(_ context.Context, ref, session string) (*handles.Record, error) {
+	r, id, err := s.find(ref, session)
+	if err != nil {
+		return nil, err
+	}
+	return s.record(r, id)
+}
+
+func (s *Supervisor) record(r *run, id handles.ID) (*handles.Record, error) {
+	if r != nil {
+		rec, _ := r.state()
+		return &rec, nil
+	}
+	row, err := s.journal.Run(string(id))
+	if err != nil {
+		return nil, err
+	}
+	return decode(row)
+}
+
+func decode(row journal.Run) (*handles.Record, error) {
+	var rec handles.Record
+	if err := json.Unmarshal(row.Record, &rec); err != nil {
+		return nil, fmt.Errorf("read record of %s: %w", row.ID, err)
+	}
+	return &rec, nil
+}
+
+// List returns records, newest first.
+func (s *Supervisor) List(_ context.Context, f journal.Filter) (*wire.List, error) {
+	s.mu.Lock()
+	seq := s.seq
+	s.mu.Unlock()
+	rows, more, err := s.journal.List(f)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.List{Handles: make([]handles.Record, 0, len(rows)), More: more, Seq: seq}
+	for _, row := range rows {
+		s.mu.Lock()
+		r := s.runs[handles.ID(row.ID)]
+		s.mu.Unlock()
+		if r != nil && row.Live {
+			rec, _ := r.state()
+			out.Handles = append(out.Handles, rec)
+			continue
+		}
+		rec, err := decode(row)
+		if err != nil {
+			return nil, err
+		}
+		out.Handles = append(out.Handles, *rec)
+	}
+	return out, nil
+}
+
+// Journal returns entries after a number, of one run or of all.
+func (s *Supervisor) Journal(_ context.Context, after int64, ref string, limit int) ([]wire.JournalEntry, error) {
+	id := ""
+	if ref != "" {
+		_, h, err := s.find(ref, "")
+		if err != nil {
+			return nil, err
+		}
+		id = string(h)
+	}
+	es, err := s.journal.Entries(after, id, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]wire.JournalEntry, 0, len(es))
+	for _, e := range es {
+		out = append(out, wire.JournalEntry{Seq: e.Seq, At: e.At, Kind: e.Kind, Run: e.Run, Body: json.RawMessage(e.Body)})
+	}
+	return out, nil
+}
+
+// CheckJournal verifies the journal and mends projections that differ from it.
+func (s *Supervisor) CheckJournal(context.Context) (journal.Report, error) { return s.journal.Check() }
+
+// Hello says who answers.
+func (s *Supervisor) Hello(context.Context) (*wire.Hello, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &wire.Hello{
+		Protocol: wire.Protocol, PID: pid(), KeeperPID: s.keeperPID, Generation: s.fence,
+		StateDir: s.cfg.Dir, StartedAt: s.started.UTC(), Live: len(s.runs),
+	}, nil
+}

@@ -1,0 +1,253 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"procsup/capture"
+	"procsup/handles"
+	"procsup/pgroup"
+	"procsup/platform"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/keeper"
+)
+
+// unverifiableGrace is how long a run whose process can neither be seen nor
+// ruled out counts as running before it is lost.
+const unverifiableGrace = 5 * time.Minute
+
+// recover takes up every run that the journal does not know the end of: with
+// the keeper's help as it was, without it as far as its process can be told.
+// Nothing is ever run again.
+func (s *Supervisor) recover(context.Context) error {
+	rows, err := s.journal.Unfinished()
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	held := map[string]keeper.Run{}
+	if s.cfg.Handover != nil {
+		for _, k := range s.cfg.Handover.Runs {
+			held[k.ID] = k
+		}
+	}
+	for _, row := range rows {
+		r, err := s.rebuild(row)
+		if err != nil {
+			return err
+		}
+		k, ok := held[row.ID]
+		delete(held, row.ID)
+		if ok {
+			s.takeUp(r, k)
+		} else {
+			s.takeUpAlone(r)
+		}
+	}
+	for id, k := range held { // ended in the journal, or never in it
+		closeAll(k.Pipes)
+		if err := s.cfg.Keeper.Settled(id); err != nil {
+			s.log.Error("settle with keeper", "id", id, "err", err)
+		}
+	}
+	if s.cfg.Keeper != nil {
+		go s.dispatch() // ends with the keeper's socket
+	}
+	return nil
+}
+
+// rebuild makes a run from its projection.
+func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
+	rec, err := decode(row)
+	if err != nil {
+		return nil, err
+	}
+	r := newRun(s, handles.ID(row.ID), startOf(row))
+	r.rec, r.created = *rec, row.Created
+	if rec.Stop != nil { // decided before the crash: it goes on
+		r.stop = &stop{
+			decision: decision{kind: "recovered", cause: rec.Cause, by: rec.Stop.By, reason: rec.Stop.Reason, ladder: ladder(r.spec)},
+			id:       rec.Stop.ID, seq: rec.Stop.Seq, durable: journal.Committed(),
+		}
+		wake(r.kick)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs[r.id] = r
+	s.per[r.spec.Session]++
+	if r.spec.Name != "" {
+		s.names[r.key] = r
+	}
+	return r, nil
+}
+
+// takeUp owns a run again whose pipes and process the keeper has held.
+func (s *Supervisor) takeUp(r *run, k keeper.Run) {
+	if k.PID == 0 {
+		closeAll(k.Pipes)
+		s.interrupted(r)
+		return
+	}
+	if err := s.reattach(r, k.Pipes); err != nil {
+		s.log.Error("take up output", "id", r.id, "err", err)
+	}
+	r.exits = make(chan exitSeen, 1)
+	if k.Exit != nil {
+		r.exits <- seenBy(*k.Exit)
+	}
+	if err := s.openGroup(r, k.PID, k.StartTicks); err != nil {
+		s.lose(r, "its process could not be taken up: "+err.Error())
+		return
+	}
+	s.mu.Lock()
+	var commit *journal.Commit
+	if r.rec.PID == 0 { // the supervisor died between spawn and row
+		r.rec.PID, r.rec.GroupID, r.rec.Status = k.PID, k.PID, handles.Running
+		r.rec.ExecIdentity = &handles.Exec{BootID: platform.BootID(), PID: k.PID, StartTicks: k.StartTicks}
+		r.rec.Containment = string(r.group.Containment())
+		commit = s.write(r, "spawned", nil)
+	}
+	r.phase = running
+	s.mu.Unlock()
+	if commit != nil {
+		if err := commit.Wait(); err != nil {
+			s.log.Error("record spawn", "id", r.id, "err", err)
+		}
+	}
+	s.owners.Add(1)
+	go r.own() // ends with the command; Close waits for it
+}
+
+// reattach goes on capturing where the last supervisor stopped.
+func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
+	cfg := s.captureConfig(r.id, r.spec)
+	cfg.Resume = true
+	if r.log, err = capture.Open(cfg); err != nil {
+		closeAll(pipes)
+		return err
+	}
+	sources := []capture.Source{capture.Stdout, capture.Stderr}
+	if r.spec.Merge {
+		sources = sources[:1]
+	}
+	for i, src := range sources {
+		if i < len(pipes) {
+			err = errors.Join(err, r.log.Attach(src, pipes[i]))
+		}
+	}
+	if len(pipes) > len(sources) {
+		r.stdin = pipes[len(sources)]
+	}
+	return err
+}
+
+func (s *Supervisor) openGroup(r *run, pid int, ticks uint64) error {
+	fd, err := platform.OpenPidfd(pid)
+	if err != nil {
+		return err
+	}
+	if st, err := platform.ReadStat(pid); err != nil || st.StartTicks != ticks {
+		platform.CloseFDs([]int{fd})
+		return platform.ErrGone
+	}
+	r.group, err = pgroup.OpenRemote(pgroup.Remote{PID: pid, Pidfd: fd, Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)})
+	return err
+}
+
+// cgroupOf is where the control group of a run is, if it has one.
+func (s *Supervisor) cgroupOf(id handles.ID) string {
+	home, err := platform.FindCgroup()
+	if err != nil || home.Base == "" {
+		return ""
+	}
+	return home.Base + "/" + platform.CgroupPrefix + string(id)
+}
+
+// takeUpAlone settles a run that no keeper held: keeper and supervisor both
+// died, or the machine was started anew.
+func (s *Supervisor) takeUpAlone(r *run) {
+	if r.rec.ExecIdentity == nil {
+		s.lose(r, "procsup was killed while it started the command")
+		return
+	}
+	id := platform.Identity{BootID: r.rec.ExecIdentity.BootID, PID: r.rec.ExecIdentity.PID, StartTicks: r.rec.ExecIdentity.StartTicks}
+	switch id.Liveness() {
+	case platform.Exited:
+		s.lose(r, "keeper and supervisor were both killed, and the command ended unseen")
+	case platform.Live:
+		s.watchAlone(r, id)
+	default:
+		time.AfterFunc(unverifiableGrace, func() { s.lose(r, "its process could not be verified for "+unverifiableGrace.String()) })
+	}
+}
+
+// watchAlone owns a run that still lives, without its output: the pipes died
+// with the keeper, so it gets SIGPIPE when it writes.
+func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
+	r.exits = make(chan exitSeen, 1)
+	if err := s.openGroup(r, id.PID, id.StartTicks); err != nil {
+		s.lose(r, "keeper and supervisor were both killed, and the command ended unseen")
+		return
+	}
+	s.mu.Lock()
+	r.phase = running
+	r.rec.Error = "keeper and supervisor were both killed: its output is lost from then on, and it dies of SIGPIPE when it writes"
+	s.mu.Unlock()
+	go func() { // ends with the process
+		exit, known := platform.AwaitStranger(r.group.Pidfd())
+		seen := exitSeen{exit: exit, at: time.Now()}
+		if !known {
+			seen.lost = "keeper and supervisor were both killed, and nobody saw how the command ended"
+		}
+		r.exits <- seen
+	}()
+	s.owners.Add(1)
+	go r.own() // ends with the command; Close waits for it
+}
+
+// lose ends a run whose outcome is unknown.
+func (s *Supervisor) lose(r *run, why string) { s.endUnowned(r, handles.Lost, why) }
+
+// interrupted ends a run that was admitted and never started.
+func (s *Supervisor) interrupted(r *run) {
+	s.endUnowned(r, handles.Interrupted, "procsup was replaced or killed before the command was started; it was not started again")
+}
+
+func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
+	if r.log != nil {
+		r.log.Close()
+	}
+	s.mu.Lock()
+	r.rec.Status, r.rec.Error, r.rec.Liveness = status, why, string(platform.Exited)
+	r.rec.EndedAt = time.Now().UTC()
+	commit := s.write(r, "ended", nil)
+	s.mu.Unlock()
+	if err := commit.Wait(); err != nil {
+		s.log.Error("record end", "id", r.id, "err", err)
+	}
+	if s.cfg.Keeper != nil {
+		_ = s.cfg.Keeper.Settled(string(r.id))
+	}
+	s.forget(r)
+}
+
+// dispatch hands the ends that the keeper saw to the owners of the runs.
+func (s *Supervisor) dispatch() {
+	for e := range s.cfg.Keeper.Exits() {
+		if r := s.live(handles.ID(e.ID)); r != nil && r.exits != nil {
+			r.exits <- seenBy(e) // room for the one that comes
+		}
+	}
+}
+
+func seenBy(e keeper.Exit) exitSeen {
+	return exitSeen{exit: e.Exit, usage: e.Usage, at: e.At, lost: e.Lost}
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

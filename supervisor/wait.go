@@ -1,0 +1,174 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	"procsup/capture"
+	"procsup/handles"
+	"procsup/supervisor/wire"
+)
+
+// errTimeout is the cause of a context that ended because the caller's own
+// timeout did, as against a caller that went away.
+var errTimeout = errors.New("the observation timed out")
+
+func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d, errTimeout)
+}
+
+// Wait answers when a run has ended and that is durable, or when the timeout
+// is over, which cancels nothing. A negative timeout does not wait at all, 0
+// waits for ever.
+func (s *Supervisor) Wait(ctx context.Context, ref, session string, timeout time.Duration) (*wire.Waited, error) {
+	r, id, err := s.find(ref, session)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && timeout >= 0 {
+		ctx, cancel := bounded(ctx, timeout)
+		defer cancel()
+		select {
+		case <-r.over:
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, errTimeout) {
+				return nil, cause
+			}
+		}
+	}
+	rec, err := s.record(s.live(id), id)
+	if err != nil {
+		return nil, err
+	}
+	w := &wire.Waited{Status: waitStatus(rec.Status), Record: rec}
+	switch {
+	case w.Status == wire.WaitPending && timeout >= 0:
+		w.Status, w.TimeoutPhase = wire.WaitTimeout, string(rec.Status)
+	}
+	return w, nil
+}
+
+func waitStatus(s handles.Status) string {
+	switch {
+	case s == handles.Completed:
+		return wire.WaitOK
+	case s.Terminal():
+		return wire.WaitError
+	}
+	return wire.WaitPending
+}
+
+func (s *Supervisor) live(id handles.ID) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id]
+}
+
+// inFront waits at most d for the end of a run that was started in front, and
+// answers with what there is.
+func (s *Supervisor) inFront(ctx context.Context, r *run, d time.Duration) (*wire.Started, error) {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	select {
+	case <-r.over:
+	case <-timeout.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	rec, err := s.record(s.live(r.id), r.id)
+	if err != nil {
+		return nil, err
+	}
+	s.inline(rec, r.id)
+	a := started(*rec, s.dir(r.id))
+	a.Record = rec
+	return a, nil
+}
+
+// WaitOutput answers when a pattern was written, when the run has ended
+// without, or when the timeout is over. A match wins over an end.
+func (s *Supervisor) WaitOutput(ctx context.Context, ref, session string, req wire.WaitOutput) (*wire.OutputWaited, error) {
+	r, id, err := s.find(ref, session)
+	if err != nil {
+		return nil, err
+	}
+	q, err := query(req)
+	if err != nil {
+		return nil, err
+	}
+	log, done, err := s.output(r, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ctx, cancel := bounded(ctx, millis(req.TimeoutMS))
+	defer cancel()
+	found, err := log.Match(ctx, q)
+	w := &wire.OutputWaited{}
+	switch {
+	case err == nil:
+		w.Status, w.Source, w.From, w.To, w.Text = wire.Matched, found.Source.String(), found.From, found.To, found.Text
+	case errors.Is(err, capture.ErrEndedBeforeMatch):
+		w.Status = wire.Exited
+		if r != nil { // its output has ended: so will it be, at once
+			select {
+			case <-r.over:
+			case <-ctx.Done():
+			}
+		}
+	case errors.Is(err, errTimeout):
+		w.Status = wire.TimedOut
+	default:
+		return nil, err
+	}
+	w.Record, err = s.record(s.live(id), id)
+	return w, err
+}
+
+func query(req wire.WaitOutput) (capture.Query, error) {
+	q := capture.Query{Pattern: req.Pattern, Regex: req.Regex, Raw: req.Raw}
+	if req.Pattern == "" {
+		return q, invalid("pattern", "is empty")
+	}
+	if req.From < 0 {
+		return q, invalid("from", "%d is negative", req.From)
+	}
+	q.From = map[capture.Source]int64{capture.Stdout: req.From, capture.Stderr: req.From}
+	switch req.Source {
+	case "":
+	case "stdout":
+		q.Sources = []capture.Source{capture.Stdout}
+	case "stderr":
+		q.Sources = []capture.Source{capture.Stderr}
+	default:
+		return q, invalid("source", "%q is neither stdout nor stderr", req.Source)
+	}
+	if req.Regex {
+		if _, err := regexp.Compile(req.Pattern); err != nil {
+			return q, invalid("pattern", "%v", err)
+		}
+	}
+	return q, nil
+}
+
+// output opens the log of a run for reading. The caller calls done.
+func (s *Supervisor) output(r *run, id handles.ID) (*capture.Log, func(), error) {
+	if r != nil {
+		s.mu.Lock()
+		log := r.log
+		s.mu.Unlock()
+		if log != nil {
+			return log, func() {}, nil
+		}
+	}
+	log, err := capture.Reopen(s.dir(id))
+	if err != nil {
+		return nil, nil, &handles.Error{Code: handles.CodeNotFound, ID: string(id), Message: "the output of " + string(id) + " is not there any more: " + err.Error()}
+	}
+	return log, func() { log.Close() }, nil
+}
