@@ -1,0 +1,126 @@
+// Procsupd is the procsup daemon: a keeper that holds what must survive, and a
+// supervisor that does the work and may be killed at any moment.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"procsup/handles"
+)
+
+// supervisorVerb begins the supervisor process, which the keeper starts.
+const supervisorVerb = "supervisor"
+
+// Exit codes, design.md §8.
+const (
+	exitUsage   = 64
+	exitNone    = 69
+	exitRefused = 73
+	exitProcsup = 125
+)
+
+func main() {
+	args := os.Args[1:]
+	run := daemonMain
+	if len(args) > 0 && args[0] == supervisorVerb {
+		args, run = args[1:], supervisorMain
+	}
+	o, err := parse(args, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
+	if err == nil {
+		err = run(o)
+	}
+	os.Exit(report(err, o))
+}
+
+// report says what went wrong, on stderr and to whoever waits for the daemon.
+func report(err error, o *options) int {
+	if err == nil {
+		return 0
+	}
+	msg := "procsupd: " + err.Error()
+	fmt.Fprintln(os.Stderr, msg)
+	if o != nil {
+		o.tell(msg)
+	}
+	var use *usageError
+	var he *handles.Error
+	switch {
+	case errors.As(err, &use):
+		return exitUsage
+	case errors.As(err, &he):
+		return exitRefused
+	}
+	return exitProcsup
+}
+
+type usageError struct{ error }
+
+// options are the flags of procsupd; the supervisor gets the same ones.
+type options struct {
+	socket, state string
+	readyFD       int
+	stop, replace bool
+	status        bool
+	sessionLimit  int
+	grace         string
+	ready         *os.File // nil: nobody waits
+}
+
+const usage = `Usage: procsupd [flags]      (or: procsup daemon [flags])
+
+Runs the procsup daemon in front, for service managers and containers. Verbs of
+procsup that need a daemon start one by themselves.
+
+Examples:
+  procsup daemon
+  procsup daemon --socket /run/user/1000/procsup/sock --state ~/.local/state/procsup
+  procsup daemon --replace     restart it with the binary that is installed now
+  procsup daemon --stop        end it; commands are ended within their grace
+  procsup daemon --status
+
+Flags:
+`
+
+func parse(args []string, out io.Writer) (*options, error) {
+	o := &options{}
+	fs := flag.NewFlagSet("procsupd", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.Usage = func() { fmt.Fprint(out, usage); fs.PrintDefaults() }
+	fs.StringVar(&o.socket, "socket", "", "`path` of the socket (default: PROCSUP_SOCKET, $XDG_RUNTIME_DIR/procsup/sock, /tmp/procsup-UID/sock)")
+	fs.StringVar(&o.state, "state", "", "state `directory` (default: PROCSUP_STATE, $XDG_STATE_HOME/procsup, ~/.local/state/procsup)")
+	fs.IntVar(&o.readyFD, "ready-fd", -1, "write a line to this descriptor once the daemon answers")
+	fs.BoolVar(&o.stop, "stop", false, "end the daemon of this state directory")
+	fs.BoolVar(&o.replace, "replace", false, "restart its supervisor with the installed binary; commands live on")
+	fs.BoolVar(&o.status, "status", false, "say whether one runs")
+	fs.IntVar(&o.sessionLimit, "session-limit", 0, "live handles per session (0 = 1000)")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, &usageError{err}
+	}
+	if fs.NArg() > 0 {
+		return nil, &usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	}
+	if o.readyFD >= 0 {
+		o.ready = os.NewFile(uintptr(o.readyFD), "ready")
+	}
+	return o, nil
+}
+
+// tell writes one line to whoever waits for the daemon, once.
+func (o *options) tell(line string) {
+	if o.ready == nil {
+		return
+	}
+	fmt.Fprintln(o.ready, line)
+	o.ready.Close()
+	o.ready = nil
+}
