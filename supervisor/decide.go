@@ -67,12 +67,13 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	r.rec.Status = handles.Stopping
 	st.seq = s.seq + 1 // write gives it
 	st.id = stopID(r.id, st.seq)
+	if first {
+		r.stop, r.rec.Cause = st, d.cause
+		r.rec.Stop = &handles.Stop{ID: st.id, By: d.by, Reason: d.reason, Seq: st.seq}
+	}
 	st.durable = s.write(r, "stop", map[string]any{"stop": map[string]any{
 		"id": st.id, "kind": d.kind, "by": d.by, "cuts": r.id, "reason": d.reason, "cause": d.cause,
 	}})
-	if first {
-		r.stop = st
-	}
 	r.ring()
 	wake(r.kick)
 	return st, true

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -28,7 +27,7 @@ func batch(r *run, kind string, seq int64, more map[string]any) journal.Batch {
 	}
 	row := journal.Run{
 		ID: string(r.id), Session: r.spec.Session, Name: r.spec.Name, Status: string(r.rec.Status), Live: !r.rec.Status.Terminal(),
-		Created: created(r.id), Revision: r.rec.Revision, Seq: seq, Record: rec,
+		Created: r.created, Revision: r.rec.Revision, Seq: seq, Record: rec,
 	}
 	b := journal.Batch{Must: kind == "ended"}
 	if kind == "admitted" {
@@ -59,9 +58,6 @@ func specJSON(spec wire.Start) []byte {
 	}
 	return b
 }
-
-// created orders lists: the time in the id, in milliseconds.
-func created(handles.ID) int64 { return time.Now().UnixMilli() }
 
 func stopID(id handles.ID, seq int64) string {
 	return string(id) + "/stop/" + strconv.FormatInt(seq, 10)
@@ -150,4 +146,11 @@ func started(rec handles.Record, dir string) *wire.Started {
 	}
 }
 
-var errNoRun = errors.New("no live run")
+// startOf is the start of a run as the journal kept it.
+func startOf(row journal.Run) (spec wire.Start) {
+	_ = json.Unmarshal(row.Spec, &spec) // an old or damaged one: defaults
+	if spec.Session == "" {
+		spec.Session, spec.Name = row.Session, row.Name
+	}
+	return spec
+}

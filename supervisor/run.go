@@ -41,7 +41,8 @@ type run struct {
 	spec wire.Start
 	key  nameKey
 
-	generation int // of the supervisor that admitted it or took it up
+	generation int   // of the supervisor that admitted it or took it up
+	created    int64 // ms since 1970, for the order of lists
 
 	log   *capture.Log
 	group *pgroup.Group // nil before the spawn; set before own begins
@@ -73,7 +74,7 @@ type exitSeen struct {
 
 func newRun(s *Supervisor, id handles.ID, spec wire.Start) *run {
 	return &run{
-		s: s, id: id, spec: spec, generation: s.fence, key: nameKey{spec.Session, spec.Name},
+		s: s, id: id, spec: spec, generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
 		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), bell: make(chan struct{}),
 	}
 }

@@ -48,7 +48,7 @@ func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, 
 func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.closing || s.draining {
 		return nil, nil, &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
 	}
 	if err := s.replay(spec); err != nil { // before any limit: a repeat is not new work

@@ -32,6 +32,8 @@ type Config struct {
 	// without a keeper; commands then do not survive this process, and Open
 	// takes the lock on Dir itself.
 	Keeper *keeper.Link
+	// Handover is what the keeper held when it started this process.
+	Handover *keeper.Handover
 	// Log gets what an operator should know; nil drops it.
 	Log *slog.Logger
 	// MaxLive is how many handles may run at once, 0 = as many as descriptors
@@ -59,25 +61,26 @@ type Supervisor struct {
 	journal *journal.Journal
 	lock    *os.File // nil: the keeper holds it
 	sub     *pgroup.Subreaper
-	cgroup  *platform.CgroupHome
 	grow    *capture.Grow
 	quota   *capture.Quota
 	limits  limits
 	started time.Time
 
-	fence  int            // generation of this supervisor, from 1
-	owners sync.WaitGroup // one for each live run
+	fence     int            // generation of this supervisor, from 1
+	keeperPID int            // 0: none
+	owners    sync.WaitGroup // one for each live run
 
 	life   context.Context // ends when this process goes away and runs live on
 	depart context.CancelFunc
 
-	mu      sync.Mutex // guards what follows; the journal's order is made under it
-	seq     int64      // last number given
-	runs    map[handles.ID]*run
-	names   map[nameKey]*run
-	keys    map[string]*run // idempotency keys of starts under way
-	per     map[string]int  // live handles of each session
-	closing bool
+	mu       sync.Mutex // guards what follows; the journal's order is made under it
+	seq      int64      // last number given
+	runs     map[handles.ID]*run
+	names    map[nameKey]*run
+	keys     map[string]*run // idempotency keys of starts under way
+	per      map[string]int  // live handles of each session
+	draining bool            // no new work
+	closing  bool
 }
 
 type nameKey struct{ session, name string }
@@ -112,6 +115,9 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s.seq = s.journal.LastSeq()
 	s.life, s.depart = context.WithCancel(context.Background())
 	s.fence = 1
+	if cfg.Handover != nil {
+		s.fence, s.keeperPID = cfg.Handover.Generation, cfg.Handover.KeeperPID
+	}
 	s.quota = newQuota(cfg)
 	s.limits = readLimits(cfg)
 	if s.sub, err = pgroup.BecomeSubreaper(cfg.Exclusive); err != nil {

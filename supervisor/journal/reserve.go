@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 const (
@@ -33,9 +34,9 @@ const ReservePerRun = 64 << 10
 type reserve struct {
 	path  string
 	have  int64
-	tried int64 // the size that could not be had
-	next  bool  // try again
-	short error // why have is less than wanted, nil when it is not
+	want  int64     // when fit was called last
+	tried time.Time // when it could not be had
+	short error     // why have is less than wanted, nil when it is not
 }
 
 // openReserve takes what an earlier process left.
@@ -54,9 +55,12 @@ func (r *reserve) fit(want int64) {
 		return
 	}
 	want = (want + reserveStep - 1) / reserveStep * reserveStep
+	again := want != r.want || time.Since(r.tried) >= remakeWait
+	r.want = want
 	switch {
+	case want > r.have && again:
+		r.short, r.tried = r.resize(want), time.Now()
 	case want > r.have:
-		r.short = r.resize(want)
 	case want == 0 && r.have > 0, r.have-want > 4*reserveStep:
 		r.resize(want) // no harm if it stays
 		r.short = nil
@@ -65,11 +69,13 @@ func (r *reserve) fit(want int64) {
 	}
 }
 
-// release gives a piece back to the disk. It reports false when nothing is left.
-func (r *reserve) release() bool {
+// release gives a piece back to the disk, because of why. It reports false when
+// nothing is left.
+func (r *reserve) release(why error) bool {
 	if r.have == 0 {
 		return false
 	}
+	r.short, r.tried = why, time.Now()
 	return r.resize(max(0, r.have-reservePiece)) == nil
 }
 

@@ -53,11 +53,11 @@ func (w *writer) run() {
 // tries to make it so now and then.
 func (w *writer) take() (group []item, closing bool) {
 	for {
-		w.res.fit(w.j.reserved.Load())
 		w.j.mu.Lock()
 		group, closing = w.j.queue, w.j.closing
 		w.j.queue = nil
 		w.j.mu.Unlock()
+		w.res.fit(w.j.reserved.Load()) // after taking: what was reserved for them counts
 		if len(group) > 0 || closing {
 			return group, closing
 		}
@@ -130,7 +130,7 @@ func (w *writer) single(one []item) {
 func (w *writer) insist(one []item, err error) error {
 	w.report(err)
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		for w.res.release() {
+		for w.res.release(err) {
 			if err = w.transact(one); err == nil || !passing(err) {
 				break
 			}

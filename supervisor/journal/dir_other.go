@@ -1,0 +1,17 @@
+//go:build !unix
+
+package journal
+
+import (
+	"errors"
+	"os"
+)
+
+const openNoFollow = 0
+
+func checkOwner(string, os.FileInfo) error { return nil }
+
+// Lock is not there yet on this system.
+func Lock(dir string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func probe(string) error { return nil }

@@ -1,0 +1,37 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+
+	"procsup/handles"
+)
+
+// A ShutdownReport says what a shutdown ended and what it could not end.
+type ShutdownReport struct {
+	Ended []handles.ID `json:"ended"`
+	Still []handles.ID `json:"still_active"` // not ended when the time was over
+}
+
+// Shutdown closes the supervisor to new work and ends every command, within
+// the context's deadline. Ends that are owed stay owed. Close must follow.
+func (s *Supervisor) Shutdown(ctx context.Context) ShutdownReport {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	var rep ShutdownReport
+	for _, r := range s.stopAll(decision{kind: "shutdown", cause: handles.CauseShutdown, by: "host", reason: "the daemon shuts down"}) {
+		select {
+		case <-r.over:
+			rep.Ended = append(rep.Ended, r.id)
+		case <-ctx.Done():
+			rep.Still = append(rep.Still, r.id)
+		}
+	}
+	return rep
+}
+
+// Dir is the state directory.
+func (s *Supervisor) Dir() string { return s.cfg.Dir }
+
+func pid() int { return os.Getpid() }
