@@ -1,0 +1,3 @@
+package journal
+
+func verify(*Batch) error { return nil }
