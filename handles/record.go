@@ -27,7 +27,8 @@ type Record struct {
 	ExecIdentity *Exec     `json:"exec_identity,omitempty"`
 	Liveness     string    `json:"liveness"` // live, exited, unverifiable
 	Containment  string    `json:"containment"`
-	Lifetime     string    `json:"lifetime"` // scope, session
+	Lease        string    `json:"lease,omitempty"` // awaited, service
+	Lifetime     string    `json:"lifetime"`        // scope, session
 	Delivery     string    `json:"delivery"`
 	StartedAt    time.Time `json:"started_at"`
 	EndedAt      time.Time `json:"ended_at,omitzero"`

@@ -210,8 +210,7 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 	if err := s.launch(again, commit); err != nil {
 		return nil, err
 	}
-	rec, _ := again.state()
-	return envelope(again, rec), nil
+	return envelope(again, again.atStart), nil
 }
 
 // specOf is the start of a run, for doing it again.

@@ -55,6 +55,8 @@ type run struct {
 	inMu  sync.Mutex
 	stdin *os.File // our end of its stdin; nil: none, or closed
 
+	atStart handles.Record // as it was when the start was answered
+
 	// Guarded by s.mu.
 	rec   handles.Record
 	phase phase

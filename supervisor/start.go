@@ -39,8 +39,7 @@ func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, 
 	if req.BackgroundMS != nil {
 		return s.inFront(ctx, r, millis(*req.BackgroundMS))
 	}
-	rec, _ := r.state()
-	return envelope(r, rec), nil
+	return envelope(r, r.atStart), nil
 }
 
 // admit takes the run into the journal, or says why not. Nothing is reserved
@@ -106,6 +105,7 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	s.mu.Lock()
 	r.phase = max(r.phase, running)
 	commit := s.write(r, "spawned", nil)
+	r.atStart = r.rec
 	r.ring()
 	s.mu.Unlock()
 	s.owners.Add(1)
@@ -270,6 +270,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 		r.rec.Output = r.output(true)
 	}
 	commit := s.write(r, "ended", nil)
+	r.atStart = r.rec
 	s.mu.Unlock()
 	if err := commit.Wait(); err != nil {
 		s.log.Error("record end", "id", r.id, "err", err)

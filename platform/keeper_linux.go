@@ -1,0 +1,93 @@
+package platform
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ExitAfterReap reports how the process behind a pidfd ended once its parent
+// has reaped it, whoever that was (PIDFD_INFO_EXIT, Linux 6.15). false: not
+// known, or not reaped yet.
+func ExitAfterReap(pidfd int) (Exit, bool) {
+	info, err := pidfdGetInfo(pidfd, unix.PIDFD_INFO_EXIT)
+	if err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+		return Exit{}, false
+	}
+	ws := syscall.WaitStatus(info.Exit_code)
+	if ws.Signaled() {
+		return Exit{Code: -1, Signal: ws.Signal(), CoreDumped: ws.CoreDump()}, true
+	}
+	return Exit{Code: ws.ExitStatus()}, true
+}
+
+// A Program names the file a process executes.
+type Program struct{ dev, ino uint64 }
+
+// ProgramOf is the file that a process executes, unlinked or not. It fails
+// for a zombie, and for a process that this one may not inspect.
+func ProgramOf(pid int) (Program, error) {
+	var st unix.Stat_t
+	for {
+		err := unix.Stat("/proc/"+strconv.Itoa(pid)+"/exe", &st)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return Program{}, fmt.Errorf("program of process %d: %w", pid, err)
+		}
+		return Program{uint64(st.Dev), st.Ino}, nil
+	}
+}
+
+// EnvironEmpty reports whether a process shows no environment: it has none, or
+// it is just executing a program and has none yet.
+func EnvironEmpty(pid int) bool {
+	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096))
+	return err == nil && len(b) == 0
+}
+
+// HoldsPipe reports whether one of the first three descriptors of a process is
+// the pipe that fd is an end of.
+func HoldsPipe(pid, fd int) bool {
+	var ours, theirs unix.Stat_t
+	if unix.Fstat(fd, &ours) != nil || ours.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return false
+	}
+	for n := range 3 {
+		err := unix.Stat("/proc/"+strconv.Itoa(pid)+"/fd/"+strconv.Itoa(n), &theirs)
+		if err == nil && theirs.Dev == ours.Dev && theirs.Ino == ours.Ino {
+			return true
+		}
+	}
+	return false
+}
+
+// SetName makes name, of at most 15 bytes, what ps and top call this process
+// (proc(5) comm).
+func SetName(name string) {
+	self := "/proc/" + strconv.Itoa(os.Getpid()) + "/task"
+	for _, tid := range numericEntries(self) {
+		fd, err := openRetry(self+"/"+strconv.Itoa(tid)+"/comm", unix.O_WRONLY|unix.O_CLOEXEC)
+		if err == nil {
+			_, _ = unix.Write(fd, []byte(name))
+			_ = unix.Close(fd)
+		}
+	}
+	b := append([]byte(name), 0) // without /proc at least this thread
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
+}
+
+// NowTicks is the present as a start time, see Identity.StartTicks: what starts
+// from now on has at least this.
+func NowTicks() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano()) / 10_000_000 // USER_HZ is 100 on every Linux that Go runs on
+}
