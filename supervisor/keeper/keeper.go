@@ -1,0 +1,123 @@
+// Package keeper is the process that outlives supervisors, and the
+// supervisor's end of the socket between the two.
+//
+// The keeper is the supervisor's parent and a child subreaper, and holds a
+// second descriptor of every captured pipe. When its supervisor dies the
+// commands become its children, their pipes stay open, and the next supervisor
+// is handed all of it: descriptors, process numbers, and how those that ended
+// meanwhile did. It knows no policy, opens no socket path and writes no file;
+// while a supervisor lives it sleeps.
+package keeper
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"procsup/platform"
+)
+
+var (
+	// ErrRefused says that the keeper did not take a registration and holds
+	// nothing of it. The start must be refused too.
+	ErrRefused = errors.New("the keeper refused")
+	// ErrGone says that the other end of the socket is closed: the keeper died.
+	ErrGone = errors.New("the keeper is gone")
+	// ErrProtocol says that the other end is not a keeper, or not one that this
+	// supervisor can talk to.
+	ErrProtocol = errors.New("not a keeper this supervisor can talk to")
+	// ErrDescriptors says that a hand-over could not be taken because this
+	// process has no descriptors left for it. The keeper still has them.
+	ErrDescriptors = errors.New("too few descriptors for the hand-over (RLIMIT_NOFILE)")
+)
+
+// DoneCode is what a supervisor exits with after [Link.ShutdownDone].
+const DoneCode = 0
+
+// A Config is what a keeper process needs. Supervisor alone is enough.
+type Config struct {
+	// Supervisor is the argument vector of the supervisor process. It is started
+	// in a process group of its own; its descriptor 3 is the socket, see Connect.
+	Supervisor []string
+	// Exe is the program to execute; "" = /proc/self/exe. Link.Replace sets
+	// another one for later supervisors.
+	Exe string
+	// Lock is the state directory's lock. It is held as long as the keeper
+	// lives and never passed on.
+	Lock *os.File
+	// Files are passed to every supervisor, from descriptor 4 up.
+	Files []*os.File
+	// Ready is called once, when a supervisor reports ready for the first time.
+	Ready func()
+	// Log gets why supervisors died, and what else an operator should know;
+	// nil drops it.
+	Log *slog.Logger
+	// Retry is how long the keeper waits after five supervisors in a row died
+	// before they were ready; 0 = 30 s. SIGUSR1 ends the wait.
+	Retry time.Duration
+	// Grace is how long a shutdown may take from TERM, INT or HUP on; 0 = 30 s.
+	// Then supervisor and commands are killed.
+	Grace time.Duration
+}
+
+// An Exit is how a command ended that had become the keeper's child.
+type Exit struct {
+	ID string
+	platform.Exit
+	Usage platform.Usage
+	Order int64     // the order in which the keeper saw ends, over all supervisors, from 1
+	At    time.Time // when it saw this one
+	Lost  string    // why Exit is not known; "" when it is
+}
+
+// A Run is what the keeper holds of one registered run. The pipes belong to
+// whoever received it.
+type Run struct {
+	ID, Token string
+	Pipes     []*os.File // in the order they were registered
+	PID       int
+	// StartTicks is 0 when no process is known of: it was never spawned, unless
+	// Exit (lost) or Pending says that this is not sure.
+	StartTicks uint64
+	// Exit is set when the command has ended. It stays an unreaped zombie, so
+	// its number and its group's stay taken, until Settled.
+	Exit *Exit
+	// Pending: a child of the dead supervisor has not executed its program yet.
+	// Whether it is this run's comes as a Found request, or as a lost Exit.
+	Pending bool
+}
+
+// A Handover is what a supervisor starts from.
+type Handover struct {
+	Generation int // supervisors since the keeper started, this one included
+	KeeperPID  int
+	Version    int        // of the protocol that was agreed
+	Runs       []Run      // in the order they were registered
+	Files      []*os.File // Config.Files, in their order
+}
+
+// A RequestKind says what the keeper wants of its supervisor.
+type RequestKind string
+
+// What a keeper asks for. Ignore kinds that are not known.
+const (
+	// Shutdown: end all that is to be ended and exit by Deadline, see
+	// Link.ShutdownDone. It may come before ready.
+	Shutdown RequestKind = "shutdown"
+	// Replace: exit in order, without ending commands; another supervisor is
+	// started. It stands for SIGUSR2 to the keeper.
+	Replace RequestKind = "replace"
+	// Found: a pending run's command lives, see PID and StartTicks; PID 0: it
+	// was never spawned.
+	Found RequestKind = "found"
+)
+
+// A Request is one thing the keeper asks for or tells.
+type Request struct {
+	Kind       RequestKind
+	Deadline   time.Time // of Shutdown
+	ID         string    // of Found
+	PID        int       // of Found
+	StartTicks uint64    // of Found
+}

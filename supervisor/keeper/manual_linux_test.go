@@ -1,0 +1,235 @@
+package keeper
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"procsup/platform"
+)
+
+func background() context.Context { return context.Background() }
+
+// A manual supervisor does one step for each line that the test sends, so that
+// the test can kill it between any two.
+type manual struct {
+	conn  *net.UnixConn
+	link  *Link
+	sock  *os.File // a duplicate of the link's socket
+	runs  map[string]*manualRun
+	spent []*os.File
+}
+
+type manualRun struct {
+	read, write []*os.File
+	pid         int
+	ticks       uint64
+}
+
+func manualRole([]string) int {
+	sock, err := unix.FcntlInt(3, unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return 96
+	}
+	link, h, err := Connect(3)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "connect:", err)
+		return 95
+	}
+	conn, err := net.FileConn(h.Files[0])
+	if err != nil {
+		return 94
+	}
+	m := &manual{conn: conn.(*net.UnixConn), link: link, sock: os.NewFile(uintptr(sock), "socket"), runs: map[string]*manualRun{}}
+	rep := report{Event: "handover", Generation: h.Generation, Keeper: h.KeeperPID, Version: h.Version, Files: len(h.Files)}
+	for _, r := range h.Runs {
+		m.runs[r.ID] = &manualRun{read: r.Pipes, pid: r.PID, ticks: r.StartTicks}
+		rep.Runs = append(rep.Runs, reportRun{r.ID, r.Token, len(r.Pipes), r.PID, r.StartTicks, r.Pending, r.Exit})
+	}
+	m.report(rep)
+	go m.forward()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return 0
+		}
+		f := strings.Fields(string(buf[:n]))
+		rep, err := m.step(f[0], f[1:])
+		rep.Event = "reply"
+		if err != nil {
+			rep.Err, rep.Refused = err.Error(), errors.Is(err, ErrRefused)
+		}
+		m.report(rep)
+	}
+}
+
+func (m *manual) report(rep report) {
+	rep.PID = max(rep.PID, os.Getpid()*b2i(rep.Event == "handover"))
+	b, _ := json.Marshal(rep)
+	if _, err := m.conn.Write(b); err != nil {
+		os.Exit(93)
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (m *manual) forward() {
+	for {
+		select {
+		case e := <-m.link.Exits():
+			m.report(report{Event: "exit", Exit: &e})
+		case r := <-m.link.Requests():
+			m.report(report{Event: "request", Request: &r})
+		case <-m.link.Gone():
+			m.report(report{Event: "gone"})
+			return
+		}
+	}
+}
+
+// step does one thing. Arguments that are programs' have no blanks in them.
+func (m *manual) step(verb string, args []string) (rep report, err error) {
+	id, r := "", &manualRun{}
+	if len(args) > 0 {
+		id = args[0]
+		if m.runs[id] != nil {
+			r = m.runs[id]
+		}
+	}
+	switch verb {
+	case "register": // id pipes
+		return rep, m.register(id, args[1])
+	case "spawn": // id script…
+		r.pid, err = m.spawn(r, []string{"/bin/sh", "-c", strings.Join(args[1:], " ")}, []string{tokenVar + "=outer/" + id})
+		if err == nil {
+			var ident platform.Identity
+			ident, err = platform.Identify(r.pid)
+			r.ticks = ident.StartTicks
+		}
+		return report{PID: r.pid, Ticks: r.ticks}, err
+	case "wait-exec": // id gate program…: a child that has not executed yet
+		r.pid, err = m.spawn(r, []string{"/proc/self/exe"}, []string{roleEnv + "=waiter " + strings.Join(args, " "), "GORACE=atexit_sleep_ms=0"}, m.sock)
+		return report{PID: r.pid}, err
+	case "spawned":
+		return rep, m.link.Spawned(id, r.pid, r.ticks)
+	case "withdraw":
+		return rep, m.link.Withdraw(id)
+	case "settled":
+		return rep, m.link.Settled(id)
+	case "reap":
+		_, _, err = platform.Reap(r.pid)
+		return rep, err
+	case "read": // id pipe: one line
+		line, err := bufio.NewReader(r.read[atoi(args[1])]).ReadString('\n')
+		return report{Text: line}, err
+	case "ready":
+		return rep, m.link.Ready()
+	case "done":
+		return rep, m.link.ShutdownDone()
+	case "replace":
+		return rep, m.link.Replace(id)
+	case "close":
+		return rep, m.link.Close()
+	case "exe":
+		rep.Text, err = os.Readlink("/proc/self/exe")
+		return rep, err
+	case "raw": // a packet of whatever bytes
+		return rep, sendPacket(int(m.sock.Fd()), []byte(strings.Join(args, " ")), nil)
+	case "exit":
+		os.Exit(atoi(id))
+	}
+	return rep, errors.New("no such step: " + verb)
+}
+
+func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
+
+func (m *manual) register(id, pipes string) error {
+	r := &manualRun{}
+	for range atoi(pipes) {
+		rd, wr, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		r.read, r.write = append(r.read, rd), append(r.write, wr)
+	}
+	err := m.link.Register(id, "outer/"+id, r.read)
+	if err == nil {
+		m.runs[id] = r
+	}
+	return err
+}
+
+// spawn starts a program with the run's first two pipes as stdout and stderr.
+func (m *manual) spawn(r *manualRun, argv, env []string, extra ...*os.File) (int, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
+	for i, f := range r.write {
+		if i < 2 {
+			files[1+i] = f.Fd()
+		}
+		defer f.Close()
+	}
+	for _, f := range extra {
+		files = append(files, f.Fd())
+	}
+	r.write = nil
+	return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: append(env, "PATH=/bin:/usr/bin"), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
+}
+
+// waiterRole is a child that holds the supervisor's socket and runs its
+// program until the gate opens: a child between fork and exec.
+func waiterRole(args []string) int {
+	platform.SetCloexec(3)
+	f, err := os.Open(args[1])
+	if err != nil {
+		return 92
+	}
+	if _, err := bufio.NewReader(f).ReadString('\n'); err != nil {
+		return 91
+	}
+	f.Close()
+	if len(args) == 2 {
+		return 90 // ends before it has executed
+	}
+	err = syscall.Exec("/bin/sh", []string{"/bin/sh", "-c", strings.Join(args[2:], " ")}, []string{tokenVar + "=outer/" + args[0], "PATH=/bin:/usr/bin"})
+	fmt.Fprintln(os.Stderr, "exec:", err)
+	return 89
+}
+
+// crashRole dies before it is ready, after it has said so.
+func crashRole(args []string) int {
+	_, h, err := Connect(3)
+	if err != nil {
+		return 95
+	}
+	conn, err := net.FileConn(h.Files[0])
+	if err != nil {
+		return 94
+	}
+	b, _ := json.Marshal(report{Event: "handover", PID: os.Getpid(), Generation: h.Generation, Runs: make([]reportRun, len(h.Runs))})
+	conn.Write(b)
+	if len(args) > 0 && h.Generation > atoi(args[0]) { // this one lives
+		time.Sleep(time.Hour)
+	}
+	return 7
+}

@@ -1,0 +1,51 @@
+package keeper
+
+import "sync"
+
+// A queue passes values on in order without ever blocking who puts them.
+type queue[T any] struct {
+	out  chan T
+	quit chan struct{}
+
+	mu     sync.Mutex
+	items  []T
+	filled chan struct{} // has one element when there are items
+}
+
+func newQueue[T any]() *queue[T] {
+	return &queue[T]{out: make(chan T), quit: make(chan struct{}), filled: make(chan struct{}, 1)}
+}
+
+func (q *queue[T]) put(v T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = append(q.items, v)
+	select {
+	case q.filled <- struct{}{}:
+	default: // it is known
+	}
+}
+
+// deliver runs until stop.
+func (q *queue[T]) deliver() {
+	for {
+		select {
+		case <-q.filled:
+		case <-q.quit:
+			return
+		}
+		q.mu.Lock()
+		items := q.items
+		q.items = nil
+		q.mu.Unlock()
+		for _, v := range items {
+			select {
+			case q.out <- v:
+			case <-q.quit:
+				return
+			}
+		}
+	}
+}
+
+func (q *queue[T]) stop() { close(q.quit) }
