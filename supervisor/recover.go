@@ -85,7 +85,17 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 
 // takeUp owns a run again whose pipes and process the keeper has held.
 func (s *Supervisor) takeUp(r *run, k keeper.Run) {
-	if k.PID == 0 {
+	switch {
+	case k.Pending: // Found tells what became of it
+		s.mu.Lock()
+		r.held = &k
+		s.mu.Unlock()
+		return
+	case k.StartTicks == 0 && k.Exit != nil: // it may have been this run's, and nobody can tell
+		closeAll(k.Pipes)
+		s.lose(r, k.Exit.Lost)
+		return
+	case k.StartTicks == 0:
 		closeAll(k.Pipes)
 		s.interrupted(r)
 		return
@@ -118,6 +128,22 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 	}
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
+}
+
+// Found is what the keeper learned of a run whose start was cut short by the
+// death of the last supervisor: pid 0 says that it was never spawned.
+func (s *Supervisor) Found(id string, pid int, startTicks uint64) {
+	s.mu.Lock()
+	r := s.runs[handles.ID(id)]
+	if r == nil || r.held == nil {
+		s.mu.Unlock()
+		return
+	}
+	k := *r.held
+	r.held = nil
+	s.mu.Unlock()
+	k.Pending, k.PID, k.StartTicks = false, pid, startTicks
+	s.takeUp(r, k)
 }
 
 // reattach goes on capturing where the last supervisor stopped.
@@ -236,7 +262,18 @@ func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
 // dispatch hands the ends that the keeper saw to the owners of the runs.
 func (s *Supervisor) dispatch() {
 	for e := range s.cfg.Keeper.Exits() {
-		if r := s.live(handles.ID(e.ID)); r != nil && r.exits != nil {
+		s.mu.Lock()
+		r := s.runs[handles.ID(e.ID)]
+		if r != nil && r.held != nil {
+			r.held.Exit, r.held.Pending = &e, false
+			k := *r.held
+			r.held = nil
+			s.mu.Unlock()
+			s.takeUp(r, k)
+			continue
+		}
+		s.mu.Unlock()
+		if r != nil && r.exits != nil {
 			r.exits <- seenBy(e) // room for the one that comes
 		}
 	}

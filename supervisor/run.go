@@ -11,6 +11,7 @@ import (
 	"procsup/pgroup"
 	"procsup/platform"
 	"procsup/supervisor/journal"
+	"procsup/supervisor/keeper"
 	"procsup/supervisor/outcome"
 	"procsup/supervisor/wire"
 )
@@ -61,6 +62,7 @@ type run struct {
 	rec   handles.Record
 	phase phase
 	stop  *stop
+	held  *keeper.Run // a start cut short, until the keeper knows more
 	seen  exitSeen
 	seq   int64 // observed_seq: the number at which the leader's end was seen
 	bell  chan struct{}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -67,7 +68,7 @@ func keep(o *options, lock *os.File) error {
 			_, _ = sdnotify.SdNotify(false, sdnotify.SdNotifyReady)
 		},
 	}
-	if code := keeper.Run(context.Background(), cfg); code != 0 {
+	if code := keeper.Keep(context.Background(), cfg); code != 0 {
 		os.Exit(code)
 	}
 	return nil
@@ -93,13 +94,22 @@ func joinOther(o *options, locked error) error {
 	return nil
 }
 
-// poke makes a keeper that waits after a crash loop try again at once.
+// keeperName is the name that the keeper process gives itself.
+const keeperName = "procsup-keep"
+
+// poke makes a keeper that waits after a crash loop try again at once. The
+// number in the lock file is information only: a process that is not called
+// what a keeper is called gets no signal.
 func poke(state string) error {
 	b, err := os.ReadFile(filepath.Join(state, "lock"))
 	if err != nil {
 		return err
 	}
-	return keeper.Poke(string(b))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return fmt.Errorf("no keeper in %s: %w", filepath.Join(state, "lock"), err)
+	}
+	return platform.PokeNamed(pid, keeperName)
 }
 
 // ask tells the running daemon to end or to replace its supervisor.

@@ -67,23 +67,30 @@ func supervisorMain(o *options) error {
 		case <-link.Gone():
 			return errors.New("the keeper is gone")
 		case req := <-link.Requests():
-			return leave(s, srv, link, req)
+			switch req.Kind {
+			case keeper.Found:
+				s.Found(req.ID, req.PID, req.StartTicks)
+			case keeper.Shutdown:
+				return end(s, srv, link, req.Deadline)
+			case keeper.Replace:
+				return s.Close()
+			}
 		case req := <-door.Requests():
-			return leave(s, srv, link, req)
+			if !req.Replace {
+				return end(s, srv, link, time.Now().Add(shutdownGrace))
+			}
+			if err := link.Replace(req.Exe); err != nil {
+				log.Error("replace", "err", err)
+				continue
+			}
+			return s.Close()
 		}
 	}
 }
 
-// leave ends this process: for a successor, or for good after everything was
-// ended within the deadline.
-func leave(s *supervisor.Supervisor, srv *http.Server, link *keeper.Link, req keeper.Request) error {
-	if req.Replace {
-		if err := link.Replace(req.Exe); err != nil {
-			return err
-		}
-		return s.Close()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+// end is the end of the daemon: everything is ended within the deadline.
+func end(s *supervisor.Supervisor, srv *http.Server, link *keeper.Link, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	s.Shutdown(ctx)
 	_ = srv.Shutdown(ctx)
