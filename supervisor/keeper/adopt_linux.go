@@ -97,7 +97,7 @@ func (k *keeper) moveEnds(gen int) {
 		if r.pidfd >= 0 {
 			_ = k.ends.add(r.pidfd, unix.EPOLLIN|unix.EPOLLONESHOT, tag{r.num, 0})
 		} else if err := k.openPidfd(r, k.ends); errors.Is(err, platform.ErrGone) {
-			k.settle(r, Exit{ID: r.id, At: time.Now(), Exit: platform.Exit{Code: -1}, Lost: lostReaped})
+			k.settle(r, Exit{Exit: platform.Exit{Code: -1}, Lost: lostReaped})
 		}
 	}
 	k.drain(k.quiet) // in both now: what ended in between keeps its order
@@ -239,7 +239,7 @@ func (k *keeper) conclude(a *aftermath) {
 	for _, r := range a.runs {
 		r.pending, r.adopted = false, true
 		if r.pid == 0 && a.ended > 0 {
-			k.settle(r, Exit{ID: r.id, At: time.Now(), Exit: platform.Exit{Code: -1}, Lost: lostStart})
+			k.settle(r, Exit{Exit: platform.Exit{Code: -1}, Lost: lostStart})
 			continue
 		}
 		if k.sup != nil && k.sup.open {

@@ -63,7 +63,9 @@ type Config struct {
 
 // An Exit is how a command ended that had become the keeper's child.
 type Exit struct {
-	ID string
+	ID         string
+	PID        int // 0: none is known
+	StartTicks uint64
 	platform.Exit
 	Usage platform.Usage
 	Order int64     // the order in which the keeper saw ends, over all supervisors, from 1
@@ -84,7 +86,7 @@ type Run struct {
 	// its number and its group's stay taken, until Settled.
 	Exit *Exit
 	// Pending: a child of the dead supervisor has not executed its program yet.
-	// Whether it is this run's comes as a Found request, or as a lost Exit.
+	// Whether it is this run's comes as a Found, or as a lost Exit.
 	Pending bool
 }
 
@@ -97,27 +99,21 @@ type Handover struct {
 	Files      []*os.File // Config.Files, in their order
 }
 
-// A RequestKind says what the keeper wants of its supervisor.
-type RequestKind string
-
-// What a keeper asks for. Ignore kinds that are not known.
-const (
-	// Shutdown: end all that is to be ended and exit by Deadline, see
-	// Link.ShutdownDone. It may come before ready.
-	Shutdown RequestKind = "shutdown"
-	// Replace: exit in order, without ending commands; another supervisor is
-	// started. It stands for SIGUSR2 to the keeper.
-	Replace RequestKind = "replace"
-	// Found: a pending run's command lives, see PID and StartTicks; PID 0: it
-	// was never spawned.
-	Found RequestKind = "found"
-)
-
-// A Request is one thing the keeper asks for or tells.
+// A Request is what the keeper asks its supervisor for: to go away. It may come
+// before this one is ready.
 type Request struct {
-	Kind       RequestKind
-	Deadline   time.Time // of Shutdown
-	ID         string    // of Found
-	PID        int       // of Found
-	StartTicks uint64    // of Found
+	// Replace: exit in order without ending commands, another supervisor is
+	// started; it stands for SIGUSR2 to the keeper. Otherwise it is a shutdown:
+	// end all that is to be ended by Deadline, see Link.ShutdownDone.
+	Replace  bool
+	Exe      string // of Replace: what to pass to Link.Replace
+	Deadline time.Time
+}
+
+// A Found says what became of a pending run: its command lives or has ended
+// (then an Exit comes too), or, with PID 0, it was never spawned.
+type Found struct {
+	ID         string
+	PID        int
+	StartTicks uint64
 }

@@ -18,6 +18,9 @@ func Keep(_ context.Context, cfg Config) (code int) {
 	return 1
 }
 
+// Poke is not supported here.
+func Poke(string) error { return errors.ErrUnsupported }
+
 // A Link is never made here.
 type Link struct{}
 
@@ -50,6 +53,9 @@ func (*Link) ShutdownDone() error { return errors.ErrUnsupported }
 
 // Exits never gives anything here.
 func (*Link) Exits() <-chan Exit { return nil }
+
+// Found never gives anything here.
+func (*Link) Found() <-chan Found { return nil }
 
 // Requests never gives anything here.
 func (*Link) Requests() <-chan Request { return nil }

@@ -24,6 +24,7 @@ type Link struct {
 
 	exits    *queue[Exit]
 	requests *queue[Request]
+	found    *queue[Found]
 	gone     chan struct{} // closed by read
 	tasks    sync.WaitGroup
 
@@ -39,14 +40,14 @@ type Link struct {
 // was received is closed then, and the keeper still has it.
 func Connect(fd int) (*Link, *Handover, error) {
 	platform.SetCloexec(fd)
-	platform.SetName("procsupd")
+	platform.SetName(nameSupervisor)
 	if t, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || t != unix.SOCK_SEQPACKET {
 		return nil, nil, fmt.Errorf("connect to keeper: descriptor %d: %w", fd, ErrProtocol)
 	}
 	_ = unix.SetNonblock(fd, true)
 	l := &Link{
 		f: os.NewFile(uintptr(fd), "keeper"), gone: make(chan struct{}), waiting: map[uint64]chan message{},
-		exits: newQueue[Exit](), requests: newQueue[Request](),
+		exits: newQueue[Exit](), requests: newQueue[Request](), found: newQueue[Found](),
 	}
 	var err error
 	if l.rc, err = l.f.SyscallConn(); err != nil {
@@ -64,7 +65,8 @@ func Connect(fd int) (*Link, *Handover, error) {
 		return nil, nil, fmt.Errorf("connect to keeper: %w", err)
 	}
 	l.tasks.Go(func() { l.read(in) }) // ends with the keeper or by Close
-	l.tasks.Go(l.exits.deliver)       // end after read
+	l.tasks.Go(l.exits.deliver)       // end after read, or by Close
+	l.tasks.Go(l.found.deliver)
 	l.tasks.Go(l.requests.deliver)
 	return l, h, nil
 }
@@ -74,6 +76,7 @@ func Connect(fd int) (*Link, *Handover, error) {
 func (l *Link) Close() error {
 	err := l.f.Close()
 	l.exits.stop()
+	l.found.stop()
 	l.requests.stop()
 	l.tasks.Wait()
 	return err
@@ -172,6 +175,8 @@ func (l *Link) read(in *receiver) {
 		m, fds, err := l.packet(in)
 		if err != nil {
 			close(l.gone)
+			l.exits.finish()
+			l.found.finish()
 			return
 		}
 		closeAll(fds)
@@ -192,11 +197,11 @@ func (l *Link) dispatch(m message) {
 	case kindExit:
 		l.exits.put(*m.Exit.exit())
 	case kindFound:
-		l.requests.put(Request{Kind: Found, ID: m.ID, PID: m.PID, StartTicks: m.StartTicks})
+		l.found.put(Found{ID: m.ID, PID: m.PID, StartTicks: m.StartTicks})
 	case kindShutdown:
-		l.requests.put(Request{Kind: Shutdown, Deadline: time.Now().Add(time.Duration(m.DeadlineMS) * time.Millisecond)})
+		l.requests.put(Request{Deadline: time.Now().Add(time.Duration(m.DeadlineMS) * time.Millisecond)})
 	case kindReplace:
-		l.requests.put(Request{Kind: Replace})
+		l.requests.put(Request{Replace: true})
 	}
 }
 
@@ -308,10 +313,13 @@ func (l *Link) tell(what string, m message) error {
 }
 
 // Exits gives the ends of adopted commands that were not in the hand-over, in
-// the order in which the keeper saw them.
+// the order in which the keeper saw them. It is closed when the keeper is gone.
 func (l *Link) Exits() <-chan Exit { return l.exits.out }
 
-// Requests gives what the keeper asks for.
+// Found gives what became of pending runs. It is closed when the keeper is gone.
+func (l *Link) Found() <-chan Found { return l.found.out }
+
+// Requests gives what the keeper asks for. It is never closed.
 func (l *Link) Requests() <-chan Request { return l.requests.out }
 
 // Gone is closed when the keeper has died, or Close was called.

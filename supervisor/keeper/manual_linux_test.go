@@ -92,13 +92,18 @@ func b2i(b bool) int {
 func (m *manual) forward() {
 	for {
 		select {
-		case e := <-m.link.Exits():
+		case f := <-m.link.Found():
+			if f.ID != "" {
+				m.report(report{Event: "found", Text: f.ID, PID: f.PID, Ticks: f.StartTicks})
+			}
+		case e, ok := <-m.link.Exits():
+			if !ok {
+				m.report(report{Event: "gone"})
+				return
+			}
 			m.report(report{Event: "exit", Exit: &e})
 		case r := <-m.link.Requests():
 			m.report(report{Event: "request", Request: &r})
-		case <-m.link.Gone():
-			m.report(report{Event: "gone"})
-			return
 		}
 	}
 }

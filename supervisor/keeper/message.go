@@ -89,6 +89,8 @@ type runBody struct {
 
 type exitBody struct {
 	ID       string `json:"id"`
+	PID      int    `json:"pid,omitempty"`
+	Ticks    uint64 `json:"start_ticks,omitempty"`
 	Code     int    `json:"code"`
 	Signal   int    `json:"signal,omitempty"`
 	Core     bool   `json:"core,omitempty"`
@@ -105,7 +107,7 @@ func toBody(e *Exit) *exitBody {
 		return nil
 	}
 	return &exitBody{
-		ID: e.ID, Code: e.Code, Signal: int(e.Signal), Core: e.CoreDumped,
+		ID: e.ID, PID: e.PID, Ticks: e.StartTicks, Code: e.Code, Signal: int(e.Signal), Core: e.CoreDumped,
 		UserNS: int64(e.Usage.User), SystemNS: int64(e.Usage.System), MaxRSS: e.Usage.MaxRSS,
 		Order: e.Order, AtNS: e.At.UnixNano(), Lost: e.Lost,
 	}
@@ -116,7 +118,7 @@ func (b *exitBody) exit() *Exit {
 		return nil
 	}
 	return &Exit{
-		ID: b.ID, Exit: platform.Exit{Code: b.Code, Signal: syscall.Signal(b.Signal), CoreDumped: b.Core},
+		ID: b.ID, PID: b.PID, StartTicks: b.Ticks, Exit: platform.Exit{Code: b.Code, Signal: syscall.Signal(b.Signal), CoreDumped: b.Core},
 		Usage: platform.Usage{User: time.Duration(b.UserNS), System: time.Duration(b.SystemNS), MaxRSS: b.MaxRSS},
 		Order: b.Order, At: time.Unix(0, b.AtNS), Lost: b.Lost,
 	}

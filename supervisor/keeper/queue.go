@@ -9,6 +9,7 @@ type queue[T any] struct {
 
 	mu     sync.Mutex
 	items  []T
+	last   bool          // no more will be put
 	filled chan struct{} // has one element when there are items
 }
 
@@ -26,7 +27,18 @@ func (q *queue[T]) put(v T) {
 	}
 }
 
-// deliver runs until stop.
+// finish makes deliver close out after what was put so far.
+func (q *queue[T]) finish() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last = true
+	select {
+	case q.filled <- struct{}{}:
+	default:
+	}
+}
+
+// deliver runs until stop, or finish and then the last item was taken.
 func (q *queue[T]) deliver() {
 	for {
 		select {
@@ -35,7 +47,7 @@ func (q *queue[T]) deliver() {
 			return
 		}
 		q.mu.Lock()
-		items := q.items
+		items, last := q.items, q.last
 		q.items = nil
 		q.mu.Unlock()
 		for _, v := range items {
@@ -44,6 +56,10 @@ func (q *queue[T]) deliver() {
 			case <-q.quit:
 				return
 			}
+		}
+		if last {
+			close(q.out)
+			return
 		}
 	}
 }

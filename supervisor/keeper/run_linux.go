@@ -118,7 +118,7 @@ func (k *keeper) open() (err error) {
 	if len(k.cfg.Supervisor) == 0 {
 		return errors.New("no supervisor to start")
 	}
-	platform.SetName("procsup-keep")
+	platform.SetName(nameKeeper)
 	debug.SetGCPercent(20) // collects from 800 KiB on, where 100 would let 4 MiB pile up
 	debug.FreeOSMemory()   // what the program's init left behind
 	if err := platform.SetSubreaper(); err != nil {

@@ -171,7 +171,7 @@ func (k *keeper) ended(r *run) {
 	if r.exit != nil || r.pid == 0 {
 		return
 	}
-	e := Exit{ID: r.id, At: time.Now()}
+	var e Exit
 	exit, over, err := platform.PeekExit(r.pidfd)
 	switch {
 	case err == nil && !over:
@@ -199,7 +199,7 @@ func (k *keeper) blind() {
 		if st, err := platform.ReadStat(r.pid); err == nil && !st.Alive() {
 			exit, _ := platform.AwaitExit(r.pid) // it has ended
 			usage, _ := platform.PeekUsage(r.pid)
-			k.settle(r, Exit{ID: r.id, At: time.Now(), Exit: exit, Usage: usage})
+			k.settle(r, Exit{Exit: exit, Usage: usage})
 		}
 	}
 	k.sawEnds()
@@ -208,7 +208,7 @@ func (k *keeper) blind() {
 // settle gives an end its place in the order and tells it.
 func (k *keeper) settle(r *run, e Exit) {
 	k.exits++
-	e.Order = k.exits
+	e.ID, e.PID, e.StartTicks, e.Order, e.At = r.id, r.pid, r.ticks, k.exits, time.Now()
 	r.exit = &e
 	k.tell(r)
 }
