@@ -1,0 +1,170 @@
+// Package api is a supervisor as an http.Handler: JSON over a unix socket, raw
+// bytes for output, OpenAPI 3.1 at /v1/openapi.json. It decides nothing.
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"procsup/capture"
+	"procsup/handles"
+	"procsup/supervisor"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/wire"
+)
+
+// A Backend is what answers: a *supervisor.Supervisor.
+type Backend interface {
+	Hello(ctx context.Context) (*wire.Hello, error)
+	Start(ctx context.Context, req wire.Start) (*wire.Started, error)
+	Wait(ctx context.Context, ref, session string, timeout time.Duration) (*wire.Waited, error)
+	WaitOutput(ctx context.Context, ref, session string, req wire.WaitOutput) (*wire.OutputWaited, error)
+	Cancel(ctx context.Context, ref, session string, req wire.Cancel) (*wire.Cancelled, error)
+	Restart(ctx context.Context, ref, session string, req wire.Cancel) (*wire.Started, error)
+	Signal(ctx context.Context, ref, session string, req wire.Signal) (*handles.Record, error)
+	Send(ctx context.Context, ref, session string, data []byte, closeAfter bool) (*handles.Record, error)
+	Show(ctx context.Context, ref, session string) (*handles.Record, error)
+	List(ctx context.Context, f journal.Filter) (*wire.List, error)
+	Journal(ctx context.Context, after int64, ref string, limit int) ([]wire.JournalEntry, error)
+	CheckJournal(ctx context.Context) (journal.Report, error)
+	Index(ctx context.Context, ref, session string) ([]capture.Record, error)
+	Output(ctx context.Context, ref, session string, want supervisor.OutputRange, w io.Writer, gap func(capture.Range)) error
+}
+
+var _ Backend = (*supervisor.Supervisor)(nil)
+
+// Limits of what a client may send.
+const (
+	maxBody  = 16 << 20         // arguments and environment are at most 6 MiB for the kernel, execve(2)
+	bodyTime = 10 * time.Second // for all of it
+)
+
+// A Request asks the process that serves to go away.
+type Request struct {
+	Replace bool   // for a successor; commands live on
+	Exe     string // the successor's binary, "" = the same path
+}
+
+// A Door is the handler. Until it is opened every operation answers
+// handles.ErrStarting. It serves only connections made through ConnContext.
+type Door struct {
+	mux      *http.ServeMux
+	backend  atomic.Pointer[Backend]
+	requests chan Request
+}
+
+// NewDoor makes a door that is still closed.
+func NewDoor() *Door {
+	d := &Door{requests: make(chan Request, 1)}
+	d.mux, _ = routes(d)
+	return d
+}
+
+// New makes a door that is open.
+func New(s Backend) *Door {
+	d := NewDoor()
+	d.Open(s)
+	return d
+}
+
+// Open lets clients in.
+func (d *Door) Open(s Backend) { d.backend.Store(&s) }
+
+// Requests tells when a client asks for the end, or for a successor, of the
+// process that serves.
+func (d *Door) Requests() <-chan Request { return d.requests }
+
+// server is the backend, once there is one.
+func (d *Door) server() (Backend, error) {
+	if b := d.backend.Load(); b != nil {
+		return *b, nil
+	}
+	return nil, &failure{e: handles.Error{Code: handles.CodeStarting, Message: "the daemon is starting: it still reads its journal", Hint: "try again in a moment"}}
+}
+
+// ServeHTTP checks who asks and what is sent before anything is done.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f := admit(r)
+	if f == nil {
+		f = whole(w, r)
+	}
+	if f == nil {
+		f = d.known(w, r)
+	}
+	if f != nil {
+		f.write(w)
+		return
+	}
+	d.mux.ServeHTTP(w, r)
+}
+
+// known answers for paths and methods that do not exist.
+func (d *Door) known(w http.ResponseWriter, r *http.Request) *failure {
+	if _, pattern := d.mux.Handler(r); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
+		return nil
+	}
+	f := &failure{e: handles.Error{
+		Code:    handles.CodeUnsupported,
+		Message: fmt.Sprintf("there is no operation %s %.200s in version %d of this API", r.Method, r.URL.Path, wire.Protocol),
+		Hint:    "GET " + wire.PathOpenAPI + " lists them",
+	}, status: http.StatusNotFound}
+	var allow []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := *r
+		other.Method = method
+		if _, pattern := d.mux.Handler(&other); pattern != "" {
+			allow = append(allow, method)
+		}
+	}
+	if allow != nil {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+		f.status = http.StatusMethodNotAllowed
+	}
+	return f
+}
+
+// whole reads the body, so that what follows sees all of it or nothing, and so
+// that the server notices from now on when the client goes away.
+func whole(w http.ResponseWriter, r *http.Request) *failure {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if r.ContentLength > maxBody {
+		return tooLarge()
+	}
+	ctl := http.NewResponseController(w)
+	_ = ctl.SetReadDeadline(time.Now().Add(bodyTime))
+	b, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	_ = ctl.SetReadDeadline(time.Time{})
+	var ne net.Error
+	switch {
+	case len(b) > maxBody:
+		return tooLarge()
+	case errors.As(err, &ne) && ne.Timeout():
+		return invalid(http.StatusRequestTimeout, "the request was not sent within %v", bodyTime)
+	case err != nil:
+		return invalid(http.StatusBadRequest, "the request is cut short: %v", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	if ct := r.Header.Get("Content-Type"); ct == "" || strings.HasPrefix(ct, "application/x-www-form-urlencoded") {
+		r.Header.Set("Content-Type", "application/json") // what curl -d says of any data
+	}
+	return nil
+}
+
+func tooLarge() *failure {
+	return invalid(http.StatusRequestEntityTooLarge, "the request is larger than %d MiB", maxBody>>20)
+}
+
+func invalid(status int, format string, args ...any) *failure {
+	return &failure{e: handles.Error{Code: handles.CodeInvalid, Message: fmt.Sprintf(format, args...)}, status: status}
+}

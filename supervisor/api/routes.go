@@ -1,0 +1,263 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"procsup/handles"
+	"procsup/supervisor/journal"
+	"procsup/supervisor/wire"
+)
+
+// A Ref names a handle.
+type Ref struct {
+	H       string `path:"h" doc:"handle id, a unique prefix of one, or a name"`
+	Session string `query:"session" doc:"session in which a name is looked up; empty = default"`
+}
+
+// routes registers every operation and writes the OpenAPI document.
+func routes(d *Door) (*http.ServeMux, []byte) {
+	mux := http.NewServeMux()
+	cfg := huma.DefaultConfig("procsup", "1")
+	cfg.CreateHooks = nil // no $schema in bodies
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
+	cfg.AllowAdditionalPropertiesByDefault = true // unknown fields are ignored, S2-39
+	cfg.Transformers = []huma.Transformer{typed}
+	cfg.Info.Description = "The procsup daemon over its unix socket: curl --unix-socket SOCKET http://procsup/v1/hello"
+	a := humago.New(mux, cfg)
+	a.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(plainStatus{ctx}) })
+	d.starts(a)
+	d.reads(a)
+	d.waits(a)
+	d.stops(a)
+	d.inputs(a)
+	d.output(a)
+	d.journal(a)
+	doc := document(a)
+	mux.HandleFunc("GET "+wire.PathOpenAPI, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(doc) // the client may be gone
+	})
+	return mux, doc
+}
+
+// document is the OpenAPI document as it is checked in.
+func document(a huma.API) []byte {
+	schemas := a.OpenAPI().Components.Schemas.Map()
+	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own errors become ours
+		delete(schemas, unused)
+	}
+	b, err := json.MarshalIndent(a.OpenAPI(), "", "  ")
+	if err != nil {
+		panic("openapi: " + err.Error()) // plain data
+	}
+	return append(b, '\n')
+}
+
+// op describes one operation. Bodies were read and limited before huma.
+func op(a huma.API, method, path, id, summary string) huma.Operation {
+	schema := a.OpenAPI().Components.Schemas.Schema(errorType, true, "Error")
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Responses: map[string]*huma.Response{"default": {
+			Description: "What went wrong; the status follows from the code",
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
+		}},
+	}
+}
+
+func get(a huma.API, path, id, summary string) huma.Operation {
+	return op(a, http.MethodGet, path, id, summary)
+}
+
+func post(a huma.API, path, id, summary string) huma.Operation {
+	return op(a, http.MethodPost, path, id, summary)
+}
+
+func (d *Door) starts(a huma.API) {
+	huma.Register(a, post(a, wire.PathHandles, "start", "Start a command in the background"),
+		func(ctx context.Context, in *struct{ Body wire.Start }) (*reply[wire.Started], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Start(ctx, in.Body))
+		})
+	huma.Register(a, post(a, wire.PathRestart, "restart", "End a run and start the same command as a new one"),
+		func(ctx context.Context, in *struct {
+			Ref
+			Body *wire.Cancel
+		}) (*reply[wire.Started], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Restart(ctx, in.H, in.Session, or(in.Body)))
+		})
+}
+
+// or is the body, or an empty one where none was sent.
+func or[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+func (d *Door) reads(a huma.API) {
+	huma.Register(a, get(a, wire.PathHello, "hello", "Who answers, and which protocol it speaks"),
+		func(ctx context.Context, _ *struct{}) (*reply[wire.Hello], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Hello(ctx))
+		})
+	huma.Register(a, get(a, wire.PathHandle, "show", "The record of a handle"),
+		func(ctx context.Context, in *Ref) (*reply[handles.Record], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Show(ctx, in.H, in.Session))
+		})
+	huma.Register(a, get(a, wire.PathHandles, "list", "Records, newest first"),
+		func(ctx context.Context, in *struct {
+			Session string `query:"session" doc:"only of this session; empty = of all"`
+			Live    bool   `query:"live" doc:"only what has not ended"`
+			Limit   int    `query:"limit" minimum:"0" doc:"at most so many; 0 = all"`
+		}) (*reply[wire.List], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.List(ctx, journal.Filter{Session: in.Session, LiveOnly: in.Live, Limit: in.Limit}))
+		})
+}
+
+func (d *Door) waits(a huma.API) {
+	huma.Register(a, get(a, wire.PathWait, "wait", "Answer when a run has ended; cancels nothing"),
+		func(ctx context.Context, in *struct {
+			Ref
+			TimeoutMS int64 `query:"timeout_ms" doc:"0 = wait for ever; negative = do not wait"`
+		}) (*reply[wire.Waited], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Wait(ctx, in.H, in.Session, time.Duration(in.TimeoutMS)*time.Millisecond))
+		})
+	huma.Register(a, post(a, wire.PathWaitOutput, "wait_output", "Answer when a pattern was written, or the run has ended without"),
+		func(ctx context.Context, in *struct {
+			Ref
+			Body wire.WaitOutput
+		}) (*reply[wire.OutputWaited], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.WaitOutput(ctx, in.H, in.Session, in.Body))
+		})
+}
+
+func (d *Door) stops(a huma.API) {
+	huma.Register(a, post(a, wire.PathCancel, "cancel", "End a run and its whole tree; no error if it has ended"),
+		func(ctx context.Context, in *struct {
+			Ref
+			Body *wire.Cancel
+		}) (*reply[wire.Cancelled], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Cancel(ctx, in.H, in.Session, or(in.Body)))
+		})
+	huma.Register(a, post(a, wire.PathCancelByID, "cancel_handle", "cancel, with the handle in the body"),
+		func(ctx context.Context, in *struct {
+			Session string `query:"session"`
+			Body    wire.CancelByID
+		}) (*reply[wire.Cancelled], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Cancel(ctx, in.Body.HandleID, in.Session, in.Body.Cancel))
+		})
+	huma.Register(a, post(a, wire.PathShutdown, "shutdown", "End the daemon, or with replace restart it; answered before it is done"),
+		func(ctx context.Context, in *struct{ Body *wire.Shutdown }) (*reply[wire.Accepted], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			hello, err := s.Hello(ctx)
+			if err != nil {
+				return nil, fail(err)
+			}
+			req := or(in.Body)
+			select {
+			case d.requests <- Request{Replace: req.Replace, Exe: req.Exe}:
+			default: // one is pending
+			}
+			return answer(&wire.Accepted{Accepted: true, Generation: hello.Generation}, nil)
+		})
+}
+
+func (d *Door) inputs(a huma.API) {
+	huma.Register(a, post(a, wire.PathSignal, "signal", "Send a signal to a run's process group"),
+		func(ctx context.Context, in *struct {
+			Ref
+			Body wire.Signal
+		}) (*reply[handles.Record], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Signal(ctx, in.H, in.Session, in.Body))
+		})
+	huma.Register(a, post(a, wire.PathStdin, "send", "Write the request's body, byte for byte, to a run's stdin"),
+		func(ctx context.Context, in *struct {
+			Ref
+			Close   bool `query:"close" doc:"close the stdin then"`
+			RawBody []byte
+		}) (*reply[handles.Record], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.Send(ctx, in.H, in.Session, in.RawBody, in.Close))
+		})
+}
+
+func (d *Door) journal(a huma.API) {
+	huma.Register(a, get(a, wire.PathJournal, "journal", "Rows of the journal, oldest first"),
+		func(ctx context.Context, in *struct {
+			After int64  `query:"after" minimum:"0" doc:"only rows with a greater seq"`
+			Run   string `query:"run" doc:"only rows of this handle"`
+			Limit int    `query:"limit" minimum:"0" doc:"at most so many; 0 = all"`
+		}) (*reply[wire.JournalPage], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			es, err := s.Journal(ctx, in.After, in.Run, in.Limit)
+			return answer(&wire.JournalPage{Entries: es}, err)
+		})
+	huma.Register(a, post(a, wire.PathJournalCheck, "journal_check", "Verify the journal and mend its projections"),
+		func(ctx context.Context, _ *struct{}) (*reply[wire.JournalReport], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			r, err := s.CheckJournal(ctx)
+			return answer(&wire.JournalReport{
+				OK: r.OK(), Entries: r.Entries, Runs: r.Runs, Keys: r.Keys, LastSeq: r.LastSeq,
+				Damage: r.Damage, Unfit: r.Unfit, Dirty: r.Dirty, Repaired: r.Repaired, Reindexed: r.Reindexed,
+			}, err)
+		})
+}

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"procsup/platform"
+	"procsup/supervisor/wire"
+)
+
+// Shutdown ends the daemon and every command of it, and returns when it is
+// gone.
+func (c *Client) Shutdown(ctx context.Context) error {
+	hello, err := c.Hello(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := post[wire.Accepted](ctx, c, never, wire.PathShutdown, wire.Shutdown{}); err != nil {
+		return err
+	}
+	pid := hello.KeeperPID
+	if pid == 0 {
+		pid = hello.PID
+	}
+	for !platform.AwaitGone(pid, 50*time.Millisecond) { // a look at the context now and then
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for the end of process %d: %w", pid, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// Replace makes the daemon start exe, "" = the same binary, as its supervisor
+// and returns when that answers. Commands live on.
+func (c *Client) Replace(ctx context.Context, exe string) error {
+	a, err := post[wire.Accepted](ctx, c, never, wire.PathShutdown, wire.Shutdown{Replace: true, Exe: exe})
+	if err != nil {
+		return err
+	}
+	t := tries{c: c}
+	for {
+		hello, err := c.Hello(ctx)
+		if err != nil {
+			return fmt.Errorf("the daemon does not come back: %w", err)
+		}
+		if hello.Generation > a.Generation {
+			return nil
+		}
+		if err := t.pause(ctx); err != nil {
+			return fmt.Errorf("wait for the new supervisor: %w", err)
+		}
+	}
+}
