@@ -22,3 +22,6 @@ func FDLimit() (soft, hard uint64) { return 1024, 1024 }
 
 // RaiseFDLimit does nothing: Go's runtime raises it by itself.
 func RaiseFDLimit() {}
+
+// SelfMaxRSS is not known here.
+func SelfMaxRSS() int64 { return 0 }

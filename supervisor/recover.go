@@ -279,7 +279,12 @@ func (s *Supervisor) dispatch() {
 	}
 }
 
+// seenBy takes over what the keeper saw. A command's memory high-water mark
+// begins with that of the supervisor that spawned it, which is about ours.
 func seenBy(e keeper.Exit) exitSeen {
+	if e.Usage.MaxRSS <= 2*platform.SelfMaxRSS() {
+		e.Usage.MaxRSS = 0
+	}
 	return exitSeen{exit: e.Exit, usage: e.Usage, at: e.At, lost: e.Lost}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -77,7 +76,7 @@ func keep(o *options, lock *os.File) error {
 // joinOther is for the loser of a race, and for someone who starts a daemon
 // where one runs: whoever only needs one is told when it answers.
 func joinOther(o *options, locked error) error {
-	if err := poke(o.state); err != nil {
+	if err := keeper.Poke(filepath.Join(o.state, "lock")); err != nil {
 		return locked
 	}
 	if o.ready == nil {
@@ -92,24 +91,6 @@ func joinOther(o *options, locked error) error {
 	}
 	o.tell("ready")
 	return nil
-}
-
-// keeperName is the name that the keeper process gives itself.
-const keeperName = "procsup-keep"
-
-// poke makes a keeper that waits after a crash loop try again at once. The
-// number in the lock file is information only: a process that is not called
-// what a keeper is called gets no signal.
-func poke(state string) error {
-	b, err := os.ReadFile(filepath.Join(state, "lock"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		return fmt.Errorf("no keeper in %s: %w", filepath.Join(state, "lock"), err)
-	}
-	return platform.PokeNamed(pid, keeperName)
 }
 
 // ask tells the running daemon to end or to replace its supervisor.

@@ -67,14 +67,16 @@ func supervisorMain(o *options) error {
 		case <-link.Gone():
 			return errors.New("the keeper is gone")
 		case req := <-link.Requests():
-			switch req.Kind {
-			case keeper.Found:
-				s.Found(req.ID, req.PID, req.StartTicks)
-			case keeper.Shutdown:
+			if !req.Replace {
 				return end(s, srv, link, req.Deadline)
-			case keeper.Replace:
-				return s.Close()
 			}
+			if err := link.Replace(req.Exe); err != nil {
+				log.Error("replace", "err", err)
+				continue
+			}
+			return s.Close()
+		case f := <-link.Found():
+			s.Found(f.ID, f.PID, f.StartTicks)
 		case req := <-door.Requests():
 			if !req.Replace {
 				return end(s, srv, link, time.Now().Add(shutdownGrace))
