@@ -169,16 +169,9 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	return err
 }
 
-func (s *Supervisor) openGroup(r *run, pid int, ticks uint64) error {
-	fd, err := platform.OpenPidfd(pid)
-	if err != nil {
-		return err
-	}
-	if st, err := platform.ReadStat(pid); err != nil || st.StartTicks != ticks {
-		platform.CloseFDs([]int{fd})
-		return platform.ErrGone
-	}
-	r.group, err = pgroup.OpenRemote(pgroup.Remote{PID: pid, Pidfd: fd, Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)})
+func (s *Supervisor) openGroup(r *run, pid int, ticks uint64) (err error) {
+	id := platform.Identity{BootID: platform.BootID(), PID: pid, StartTicks: ticks}
+	r.group, err = pgroup.TakeUp(id, pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)})
 	return err
 }
 
@@ -222,7 +215,7 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 	r.rec.Error = "keeper and supervisor were both killed: its output is lost from then on, and it dies of SIGPIPE when it writes"
 	s.mu.Unlock()
 	go func() { // ends with the process
-		exit, known := platform.AwaitStranger(r.group.Pidfd())
+		exit, known := r.group.AwaitEnd()
 		seen := exitSeen{exit: exit, at: time.Now()}
 		if !known {
 			seen.lost = "keeper and supervisor were both killed, and nobody saw how the command ended"
