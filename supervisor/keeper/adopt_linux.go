@@ -28,6 +28,7 @@ type aftermath struct {
 	program   platform.Program
 	runs      []*run
 	strangers []stranger
+	marks     bool      // all of its commands have marks
 	ended     int       // strangers that ended before it was known whose they were
 	again     time.Time // look again then
 	tries     int
@@ -74,7 +75,7 @@ func (k *keeper) adopt(dead *supervisor) {
 		}
 		return
 	}
-	a := &aftermath{gen: dead.gen, sock: dead.sock, program: dead.program, runs: unclear}
+	a := &aftermath{gen: dead.gen, sock: dead.sock, program: dead.program, marks: dead.marks, runs: unclear}
 	if a.sock >= 0 {
 		_ = k.poll.control(unix.EPOLL_CTL_MOD, a.sock, unix.EPOLLIN, tag{aboutRest, int32(a.gen)})
 	}
@@ -130,9 +131,13 @@ func (k *keeper) findStrangers(a *aftermath) {
 	}
 }
 
-// unexecuted reports whether a child still runs the dead supervisor's program
-// and may still execute its own.
+// unexecuted reports whether a child may still execute another program: it has
+// not since it was forked, or it runs the dead supervisor's and somebody still
+// holds that one's socket.
 func (k *keeper) unexecuted(a *aftermath, pid int) bool {
+	if platform.NeverExecuted(pid) {
+		return true
+	}
 	p, err := platform.ProgramOf(pid)
 	return a.sock >= 0 && err == nil && p == a.program
 }
@@ -176,21 +181,28 @@ func (k *keeper) look(a *aftermath) {
 // recognise reports whether a stranger must be looked at again.
 func (k *keeper) recognise(a *aftermath, s stranger) bool {
 	const maxTries, pause = 200, 5 * time.Millisecond
+	never := platform.NeverExecuted(s.pid) // before its state is read
 	st, err := platform.ReadStat(s.pid)
-	if err != nil || !st.Alive() || st.StartTicks != s.ticks {
+	if err != nil || st.StartTicks != s.ticks {
 		a.ended++
 		return false
 	}
-	if r := k.ownerOf(a, s.pid); r != nil {
-		if st.PGID == s.pid {
-			k.found(a, r, s)
-		}
-		return false
-	}
-	if k.unexecuted(a, s.pid) {
+	if never && st.Alive() {
 		return true // its end, or the socket's, wakes us
 	}
-	if platform.EnvironEmpty(s.pid) && a.tries < maxTries {
+	r := k.ownerOf(a, s.pid)
+	switch {
+	case r != nil && never:
+		r.aborted = true
+	case r != nil:
+		if st.PGID == s.pid {
+			k.found(r, s)
+		}
+	case !st.Alive():
+		a.ended++
+	case k.unexecuted(a, s.pid):
+		return true
+	case platform.EnvironEmpty(s.pid) && a.tries < maxTries:
 		a.tries++ // it may be inside execve(2), which nothing tells the end of
 		a.again = time.Now().Add(pause)
 		return true
@@ -198,17 +210,22 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 	return false
 }
 
-// ownerOf finds the unclear run that a process belongs to: by its token, or,
-// as `env -i` drops that, by the pipe it has as stdin, stdout or stderr.
+// ownerOf finds the unclear run that a process belongs to: by its mark, by the
+// token in its environment, or, as `env -i` drops that, by the pipe it has as
+// stdin, stdout or stderr. Of a zombie only the mark can be read.
 func (k *keeper) ownerOf(a *aftermath, pid int) *run {
+	if mark := platform.MarkOf(pid); mark != 0 {
+		for _, r := range a.runs {
+			if r.mark == mark {
+				return r
+			}
+		}
+	}
 	token, ok, _ := platform.Environ(pid, tokenVar)
 	for _, r := range a.runs {
 		if ok && (token == r.token || path.Base(token) == r.id) {
 			return r
 		}
-	}
-	if k.unexecuted(a, pid) {
-		return nil
 	}
 	for _, r := range a.runs {
 		for _, fd := range r.pipes {
@@ -222,7 +239,7 @@ func (k *keeper) ownerOf(a *aftermath, pid int) *run {
 
 // found makes a stranger the command of a run, unless an older one is: that
 // one is its ancestor, which left a daemon behind.
-func (k *keeper) found(a *aftermath, r *run, s stranger) {
+func (k *keeper) found(r *run, s stranger) {
 	if r.pid != 0 && (r.ticks < s.ticks || r.ticks == s.ticks && r.pid < s.pid) {
 		return
 	}
@@ -238,7 +255,11 @@ func (k *keeper) found(a *aftermath, r *run, s stranger) {
 func (k *keeper) conclude(a *aftermath) {
 	for _, r := range a.runs {
 		r.pending, r.adopted = false, true
-		if r.pid == 0 && a.ended > 0 {
+		switch {
+		case r.pid == 0 && r.aborted:
+			k.settle(r, Exit{Exit: platform.Exit{Code: -1}, Lost: lostFork})
+			continue
+		case r.pid == 0 && a.ended > 0 && !a.marks:
 			k.settle(r, Exit{Exit: platform.Exit{Code: -1}, Lost: lostStart})
 			continue
 		}

@@ -33,6 +33,9 @@ func (*Link) Close() error { return errors.ErrUnsupported }
 // Register is not supported here.
 func (*Link) Register(string, string, []*os.File) error { return errors.ErrUnsupported }
 
+// Mark runs start.
+func (*Link) Mark(_ string, start func()) { start() }
+
 // Spawned is not supported here.
 func (*Link) Spawned(string, int, uint64) error { return errors.ErrUnsupported }
 

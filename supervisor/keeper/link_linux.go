@@ -31,6 +31,8 @@ type Link struct {
 	mu      sync.Mutex
 	seq     uint64
 	waiting map[uint64]chan message // for acks; buffered
+	marks   map[string]uint64       // of runs that are not spawned yet
+	marked  bool                    // the keeper knows that we mark
 }
 
 // Connect takes the keeper's socket and everything it holds. The descriptor
@@ -46,7 +48,7 @@ func Connect(fd int) (*Link, *Handover, error) {
 	}
 	_ = unix.SetNonblock(fd, true)
 	l := &Link{
-		f: os.NewFile(uintptr(fd), "keeper"), gone: make(chan struct{}), waiting: map[uint64]chan message{},
+		f: os.NewFile(uintptr(fd), "keeper"), gone: make(chan struct{}), waiting: map[uint64]chan message{}, marks: map[string]uint64{},
 		exits: newQueue[Exit](), requests: newQueue[Request](), found: newQueue[Found](),
 	}
 	var err error
@@ -251,7 +253,7 @@ func (l *Link) Register(id, token string, pipes []*os.File) error {
 	err := l.say(m, fds)
 	runtime.KeepAlive(pipes)
 	if err == nil {
-		err = l.await(answer, len(pipes))
+		err = l.await(id, answer, len(pipes))
 	}
 	if err != nil {
 		l.mu.Lock()
@@ -262,16 +264,47 @@ func (l *Link) Register(id, token string, pipes []*os.File) error {
 	return nil
 }
 
-func (l *Link) await(answer <-chan message, pipes int) error {
+func (l *Link) await(id string, answer <-chan message, pipes int) error {
 	select {
 	case m := <-answer:
 		if m.Error != "" || m.Count != pipes {
 			return fmt.Errorf("%w: %s", ErrRefused, m.Error)
 		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.marks[id] = m.Mark
 		return nil
 	case <-l.gone:
 		return ErrGone
 	}
+}
+
+// Mark runs start, which spawns a registered run's command and returns once it
+// has executed, so that the command can be told from all others whatever
+// becomes of it and of this process before Spawned. Use it for all spawns or for
+// none; without it, a command that ends just as its supervisor dies may be lost.
+// Calls wait for each other. A nil Link runs start.
+func (l *Link) Mark(id string, start func()) {
+	if l == nil {
+		start()
+		return
+	}
+	l.mu.Lock()
+	mark, tell := l.marks[id], !l.marked
+	delete(l.marks, id)
+	l.mu.Unlock()
+	switch {
+	case mark == 0: // an older keeper
+		start()
+		return
+	case tell && platform.MarkChildren(mark, func() {}):
+		if l.say(message{Kind: kindMarks}, nil) == nil {
+			l.mu.Lock()
+			l.marked = true
+			l.mu.Unlock()
+		}
+	}
+	platform.MarkChildren(mark, start)
 }
 
 // Spawned tells which process a registered run's command is. It is to be called

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -30,7 +31,6 @@ var roles = map[string]func([]string) int{
 	"waiter": waiterRole,
 	"crash":  crashRole,
 	"chaos":  chaosRole,
-	"old":    oldRole,
 }
 
 func TestMain(m *testing.M) {
@@ -92,16 +92,7 @@ func keeperRole([]string) int {
 		}
 		cfg.Lock = f
 	}
-	if c.FDs > 0 {
-		limit := unix.Rlimit{Cur: uint64(c.FDs), Max: uint64(c.FDs)}
-		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	}
-	for c.Waste > 0 { // more descriptors than the keeper counts
-		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil || fd >= c.Waste {
-			break
-		}
-	}
-	return Keep(background(), cfg)
+	return Keep(context.Background(), cfg)
 }
 
 // A rigConfig is Config as far as a test sets it.
@@ -109,7 +100,6 @@ type rigConfig struct {
 	Supervisor   []string
 	Exe, Lock    string
 	Retry, Grace time.Duration
-	FDs, Waste   int
 }
 
 // A rig is a keeper process and the test's wire to its supervisors.

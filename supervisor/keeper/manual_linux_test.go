@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +16,6 @@ import (
 
 	"procsup/platform"
 )
-
-func background() context.Context { return context.Background() }
 
 // A manual supervisor does one step for each line that the test sends, so that
 // the test can kill it between any two.

@@ -20,10 +20,10 @@ import (
 //	hello version oldest …         hello version (what both speak)
 //	runs seq runs + descriptors    ack seq count (descriptors received)
 //	end
-//	ack seq count error            register seq id token pipes + descriptors
+//	ack seq count mark error       register seq id token pipes + descriptors
 //	exit, found                    spawned id pid start_ticks
 //	shutdown deadline_ms           withdraw id, settled id
-//	replace                        ready, replace exe, done
+//	replace                        ready, replace exe, done, marks
 const (
 	version = 1 // the newest protocol this code speaks
 	oldest  = 1 // the oldest
@@ -53,6 +53,7 @@ const (
 	kindSettled  kind = "settled"
 	kindReady    kind = "ready"
 	kindDone     kind = "done"
+	kindMarks    kind = "marks" // from now on every child is born with its run's mark
 )
 
 // A message is every packet's body; which fields count depends on the kind.
@@ -65,6 +66,7 @@ type message struct {
 	Files      []int     `json:"files,omitempty"` // numbers in the supervisor
 	Seq        uint64    `json:"seq,omitempty"`   // names what an ack answers
 	Count      int       `json:"count,omitempty"` // descriptors received
+	Mark       uint64    `json:"mark,omitempty"`  // for the run's command, see Link.Mark
 	Error      string    `json:"error,omitempty"` // why it is refused
 	ID         string    `json:"id,omitempty"`
 	Token      string    `json:"token,omitempty"`

@@ -35,6 +35,7 @@ type keeper struct {
 	runs  map[string]*run
 	last  int32 // number of the run registered last
 	by    map[int32]*run
+	marks uint64  // a run's mark is this and its number
 	exits int64   // ends seen so far
 	ends  *poller // pidfds of adopted commands, itself in poll
 	quiet *poller // pidfds of the living supervisor's commands, not looked at before it died
@@ -124,6 +125,9 @@ func (k *keeper) open() (err error) {
 	if err := platform.SetSubreaper(); err != nil {
 		return err
 	}
+	var b [8]byte
+	platform.Random(b[:])
+	k.marks = 1<<62 | binary.NativeEndian.Uint64(b[:])>>3<<1 // far from any limit that somebody sets
 	if k.poll, err = newWaiter(); err != nil {
 		return err
 	}

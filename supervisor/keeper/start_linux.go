@@ -29,6 +29,7 @@ type supervisor struct {
 	open      bool      // the hand-over is complete
 	ready     bool
 	replacing bool // it asked to be followed by another
+	marks     bool // it starts commands with their runs' marks
 	done      bool // it has ended all there is
 	killAt    time.Time
 	sendAt    time.Time // send again then

@@ -18,12 +18,14 @@ type run struct {
 	num       int32 // in the order of registration
 	gen       int   // the supervisor that registered it
 	pipes     []int
+	mark      uint64
 	since     uint64 // start ticks at registration: its command cannot be older
 	pid       int    // 0: no spawn was told of, and none found
 	ticks     uint64
 	pidfd     int  // -1: none
 	adopted   bool // the supervisor that spawned it is dead
 	pending   bool // whether it was spawned is being found out
+	aborted   bool // its child ended without having executed the program
 	exit      *Exit
 	told      bool // the living supervisor knows exit
 }
@@ -65,7 +67,8 @@ func (k *keeper) register(m message, fds []int) {
 		ack.Error = err.Error()
 	} else {
 		k.last++
-		r := &run{id: m.ID, token: m.Token, num: k.last, gen: k.gen, pipes: fds, since: platform.NowTicks(), pidfd: -1}
+		r := &run{id: m.ID, token: m.Token, num: k.last, gen: k.gen, pipes: fds, mark: k.marks + uint64(k.last), since: platform.NowTicks(), pidfd: -1}
+		ack.Mark = r.mark
 		k.runs[r.id], k.by[r.num] = r, r
 	}
 	k.send(ack, nil)
@@ -164,6 +167,7 @@ func (k *keeper) drain(p *poller) {
 const (
 	lostReaped = "it was reaped by the supervisor that died, and this system does not tell how it ended"
 	lostStart  = "the supervisor died while starting it; if it was started, it ended before it could be told which one it was"
+	lostFork   = "the supervisor died while starting it, and its process ended without having executed the program"
 )
 
 // ended peeks at how an adopted command ended and leaves the zombie.

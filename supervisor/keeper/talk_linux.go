@@ -70,6 +70,8 @@ func (k *keeper) handle(s *supervisor, m message, fds []int) {
 		if len(m.Exe) > 0 {
 			k.exe = string(m.Exe)
 		}
+	case kindMarks:
+		s.marks = true
 	case kindDone:
 		s.done = true
 	}

@@ -1,0 +1,69 @@
+package platform
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A mark is a number that a process has from its birth and passes on to all
+// its descendants. Unlike a variable in the environment it can still be read
+// when the process is a zombie, after `env -i`, and of other users' processes.
+// It is the soft limit RLIMIT_LOCKS, which Linux keeps, shows in
+// /proc/PID/limits and has not looked at since 2.4.25, getrlimit(2).
+
+var marking sync.Mutex // the limit is this process's, children copy it in clone(2)
+
+// MarkChildren runs start, which starts a process, so that this has the mark;
+// other processes started meanwhile have it too. Calls wait for each other. It
+// reports whether there was a mark: not where the hard limit is lower.
+func MarkChildren(mark uint64, start func()) bool {
+	marking.Lock()
+	defer marking.Unlock()
+	var old unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_LOCKS, &old) != nil || unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: mark, Max: old.Max}) != nil {
+		start()
+		return false
+	}
+	defer unix.Setrlimit(unix.RLIMIT_LOCKS, &old)
+	start()
+	return true
+}
+
+// MarkOf reads the mark of a process; 0: it has none, or is gone.
+func MarkOf(pid int) uint64 {
+	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/limits", make([]byte, 2048))
+	if err != nil {
+		return 0
+	}
+	_, b, ok := bytes.Cut(b, []byte("Max file locks"))
+	f := bytes.Fields(b[:min(len(b), 64)])
+	if !ok || len(f) == 0 {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(f[0]), 10, 64) // or "unlimited"
+	if err != nil || n == math.MaxUint64 {
+		return 0
+	}
+	return n
+}
+
+// NeverExecuted reports whether a process, or zombie, has not executed a
+// program since it was forked: it runs its parent's. (PF_FORKNOEXEC in the
+// flags of proc(5) stat, field 9.)
+func NeverExecuted(pid int) bool {
+	const forkNoExec = 0x40
+	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
+	if err != nil {
+		return false
+	}
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(f) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
+	return err == nil && flags&forkNoExec != 0
+}
