@@ -34,3 +34,11 @@ func WithUmask(mask int, start func()) {
 	defer unix.Umask(umask.now)
 	start()
 }
+
+// Umask is the umask of this process. umask(2) can only read it by changing it:
+// call it while nothing else makes files.
+func Umask() (int, bool) {
+	now := unix.Umask(0o077)
+	unix.Umask(now)
+	return now, true
+}

@@ -30,8 +30,8 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "run" {
 		signals = catchEarly()
 	}
-	err := newApp(os.Stdout, os.Stderr, signals).Run(os.Args)
-	end(err)
+	app := newApp(os.Stdout, os.Stderr, signals)
+	end(app.Run(flagsFirst(app, os.Args)))
 }
 
 // end turns what a verb returned into the end of this process.
@@ -92,7 +92,7 @@ func newApp(out, errOut io.Writer, signals *caught) *cli.App {
 		CommandNotFound: func(c *cli.Context, name string) {
 			end(usagef("unknown verb %q; see procsup --help", name))
 		},
-		Commands: []*cli.Command{runCommand(signals), doctorCommand(), versionCommand()},
+		Commands: append([]*cli.Command{runCommand(signals), doctorCommand(), versionCommand()}, daemonVerbs()...),
 	}
 }
 

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// ownArguments are the verbs whose arguments are somebody else's command line:
+// there flags end at the first word.
+var ownArguments = []string{"run", "start", "daemon"}
+
+// flagsFirst lets flags of a verb come behind its arguments, as in
+// `procsup wait H --timeout 1s`, which the package does not do by itself.
+func flagsFirst(app *cli.App, args []string) []string {
+	if len(args) < 3 || slices.Contains(ownArguments, args[1]) {
+		return args
+	}
+	cmd := app.Command(args[1])
+	if cmd == nil {
+		return args
+	}
+	var flags, rest []string
+	for i := 2; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			rest = append(rest, args[i+1:]...)
+			break
+		}
+		if len(a) < 2 || a[0] != '-' {
+			rest = append(rest, a)
+			continue
+		}
+		flags = append(flags, a)
+		if takesValue(cmd, a) && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	out := append(slices.Clone(args[:2]), flags...)
+	return append(append(out, "--"), rest...)
+}
+
+// takesValue reports whether the word behind a flag is its value.
+func takesValue(cmd *cli.Command, flag string) bool {
+	name := strings.TrimLeft(flag, "-")
+	if strings.Contains(name, "=") {
+		return false
+	}
+	for _, f := range cmd.Flags {
+		if slices.Contains(f.Names(), name) {
+			_, is := f.(*cli.BoolFlag)
+			return !is
+		}
+	}
+	return false
+}

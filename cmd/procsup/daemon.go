@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+const daemonHelp = `Becomes procsupd, the daemon, in front: for service managers and containers.
+Verbs that need a daemon start one by themselves. All flags are procsupd's;
+procsup daemon --help prints them.
+
+Examples:
+   procsup daemon
+   procsup daemon --status
+   procsup daemon --replace
+   procsup daemon --stop`
+
+func daemonCommand() *cli.Command {
+	return &cli.Command{
+		Name: "daemon", Usage: "run, replace, stop or look for the daemon", ArgsUsage: "[flags of procsupd]",
+		Description: daemonHelp, SkipFlagParsing: true, HideHelp: true,
+		Action: func(c *cli.Context) error {
+			exe, err := findDaemon()
+			if err != nil {
+				return &exitError{code: exitNoDaemon, msg: "daemon: " + err.Error()}
+			}
+			argv := append([]string{exe}, c.Args().Slice()...)
+			return unusable("daemon: %s: %v", exe, syscall.Exec(exe, argv, os.Environ()))
+		},
+	}
+}

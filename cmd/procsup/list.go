@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"procsup/supervisor/client"
+	"procsup/supervisor/wire"
+)
+
+const listHelp = `Lists handles, newest first: those that live, or with --all also those that have
+ended. --session takes only those of one session.
+
+Examples:
+   procsup list
+   procsup list --all --limit 20
+   procsup list --json | jq -r '.handles[].handle_id'`
+
+func listCommand() *cli.Command {
+	return verb("list", "list handles", "", listHelp, doList,
+		&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that have ended"},
+		&cli.IntFlag{Name: "limit", Usage: "at most `N`, the newest (0 = all)"},
+	)
+}
+
+func doList(c *cli.Context, r *remote) error {
+	if c.Args().Present() {
+		return usagef("list: unexpected argument %q; procsup show prints one handle", c.Args().First())
+	}
+	if c.Int("limit") < 0 {
+		return usagef("list: --limit: %d is negative", c.Int("limit"))
+	}
+	f := client.Filter{Live: !c.Bool("all"), Limit: c.Int("limit"), Session: c.String("session")}
+	var l *wire.List
+	if err := r.do(func() (err error) { l, err = r.List(context.Background(), f); return err }); err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c, l)
+	}
+	if err := writeHandles(c.App.Writer, l); err != nil {
+		return unusable("list: write: %v", err)
+	}
+	if l.More {
+		fmt.Fprintf(c.App.ErrWriter, "procsup: there are more than %d; see --limit\n", c.Int("limit"))
+	}
+	return nil
+}
+
+func writeHandles(w io.Writer, l *wire.List) error {
+	if len(l.Handles) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "HANDLE\tNAME\tSESSION\tSTATUS\tEXIT\tTIME\tCOMMAND")
+	for i := range l.Handles {
+		h := &l.Handles[i]
+		exit := h.Signal
+		if h.ExitCode != nil {
+			exit = strconv.Itoa(*h.ExitCode)
+		}
+		d := time.Duration(h.DurationMS) * time.Millisecond
+		if d >= time.Second {
+			d = d.Round(time.Second)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.HandleID, dash(h.Name), h.SessionID, h.Status, dash(exit), d, plain(h.Descriptor, 60))
+	}
+	return t.Flush()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

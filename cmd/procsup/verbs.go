@@ -1,0 +1,11 @@
+package main
+
+import "github.com/urfave/cli/v2"
+
+// daemonVerbs are the verbs that talk to the daemon.
+func daemonVerbs() []*cli.Command {
+	return []*cli.Command{
+		startCommand(), waitCommand(), waitOutputCommand(), cancelCommand(), restartCommand(), signalCommand(), sendCommand(),
+		showCommand(), listCommand(), logsCommand(), journalCommand(), daemonCommand(),
+	}
+}
