@@ -232,6 +232,7 @@ func (d *Door) inputs(a huma.API) {
 			}
 			return answer(s.Send(ctx, in.H, in.Session, in.RawBody, in.Close))
 		})
+	a.OpenAPI().Paths[wire.PathStdin].Post.RequestBody.Required = false // only to close
 }
 
 func (d *Door) journal(a huma.API) {
