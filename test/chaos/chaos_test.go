@@ -21,7 +21,7 @@ import (
 
 var rounds = flag.Int("rounds", 5, "`kills` of each kind")
 
-var procsup string
+var procsup, procsupd string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -41,6 +41,11 @@ func mainCode(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	procsup = os.Getenv("PROCSUP_UNDER_TEST")
+	procsupd = filepath.Join(dir, "procsupd")
+	if out, err := exec.Command("go", "build", "-o", procsupd, "procsup/cmd/procsupd").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		return 1
+	}
 	if procsup == "" {
 		procsup = filepath.Join(dir, "procsup")
 		cmd := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", procsup, "procsup/cmd/procsup")

@@ -1,0 +1,232 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"procsup/handles"
+	"procsup/supervisor/client"
+	"procsup/supervisor/wire"
+)
+
+var kills = flag.Int("kills", 25, "SIGKILLs of the supervisor")
+
+// A daemon is a keeper with its supervisor.
+type daemon struct {
+	*client.Client
+	dir string
+	cmd *exec.Cmd
+}
+
+// startDaemon returns once it answers.
+func startDaemon(t *testing.T, dir string) *daemon {
+	t.Helper()
+	d := &daemon{dir: dir}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	d.cmd = exec.Command(procsupd, "--socket", d.socket(), "--state", d.state(), "--ready-fd", "3")
+	d.cmd.ExtraFiles, d.cmd.Stderr = []*os.File{w}, log
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if line, err := bufio.NewReader(r).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("daemon said %q, %v", line, err)
+	}
+	d.Client = client.New(client.Config{Socket: d.socket(), State: d.state(), Patience: 20 * time.Second})
+	t.Cleanup(func() { d.stop(t) })
+	return d
+}
+
+func (d *daemon) socket() string { return filepath.Join(d.dir, "s") }
+func (d *daemon) state() string  { return filepath.Join(d.dir, "state") }
+
+func (d *daemon) stop(t *testing.T) {
+	d.Close()
+	if d.cmd.ProcessState != nil {
+		return
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		t.Errorf("daemon: %v", err)
+	}
+	if t.Failed() {
+		b, _ := os.ReadFile(filepath.Join(d.dir, "log"))
+		t.Logf("log of the daemon:\n%s", b[max(0, len(b)-4000):])
+	}
+}
+
+// shortDir has a path that fits into a socket's address.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// work is a command with output and an exit code that are known before.
+type work struct {
+	n, lines, code int
+}
+
+func (w work) request() wire.Start {
+	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do echo "work-%d-line-$i"; i=$((i+1)); done; exit %d`, w.lines, w.n, w.code)
+	return wire.Start{Command: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Session: "chaos"}
+}
+
+func (w work) want() []byte {
+	var b bytes.Buffer
+	for i := range w.lines {
+		fmt.Fprintf(&b, "work-%d-line-%d\n", w.n, i)
+	}
+	return b.Bytes()
+}
+
+// check compares what the daemon tells of an ended command with what it did.
+func (w work) check(a *wire.Started, rec *handles.Record) error {
+	if rec.ExitCode == nil || *rec.ExitCode != w.code {
+		return fmt.Errorf("%s: status %s %q, exit code %v, want %d", a.HandleID, rec.Status, rec.Error, rec.ExitCode, w.code)
+	}
+	got, err := os.ReadFile(a.StdoutPath)
+	if err != nil {
+		return err
+	}
+	if want := w.want(); !bytes.Equal(got, want) {
+		return fmt.Errorf("%s: %d bytes of output, want %d", a.HandleID, len(got), len(want))
+	}
+	return nil
+}
+
+// A7, G23, S2-18, S2-27, S4-06: the supervisor is killed at random moments
+// while commands start, write and end: nothing is lost, doubled or wrong.
+func TestA7_SupervisorIsKilledUnderLoad(t *testing.T) {
+	d := startDaemon(t, shortDir(t))
+	ctx, stop := context.WithCancel(t.Context())
+	var done atomic.Int64
+	var workers sync.WaitGroup
+	ids := make(chan handles.ID, 1<<20)
+	for k := range 8 {
+		workers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				w := work{n: k*1_000_000 + i, lines: 1 + rand.IntN(400), code: rand.IntN(100)}
+				a, err := d.Start(t.Context(), w.request())
+				if err != nil {
+					t.Errorf("start: %v", err)
+					return
+				}
+				ids <- a.HandleID
+				got, err := d.Wait(t.Context(), string(a.HandleID), 0)
+				if err == nil {
+					err = w.check(a, got.Record)
+				}
+				if err != nil {
+					t.Errorf("work %d: %v", w.n, err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	back := d.killRepeatedly(t, *kills)
+	stop()
+	workers.Wait()
+	close(ids)
+	slices.Sort(back)
+	t.Logf("%d kills, %d commands; service back after: median %v, most %v", len(back), done.Load(), back[len(back)/2], back[len(back)-1])
+	d.eachOnce(t, ids)
+}
+
+// killRepeatedly kills each supervisor some time after it answered, and returns
+// how long it took until the next one did.
+func (d *daemon) killRepeatedly(t *testing.T, n int) (back []time.Duration) {
+	t.Helper()
+	for range n {
+		hello, err := d.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		moment := time.NewTimer(time.Duration(rand.IntN(80)) * time.Millisecond) // the moment is what is random, nothing is waited for
+		<-moment.C
+		if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil { // our grandchild: not reaped before the keeper saw it
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		for {
+			next, err := d.Hello(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next.Generation > hello.Generation {
+				break
+			}
+		}
+		back = append(back, time.Since(killed))
+	}
+	return back
+}
+
+// eachOnce checks the journal: every run was admitted once and ended once.
+func (d *daemon) eachOnce(t *testing.T, ids <-chan handles.ID) {
+	t.Helper()
+	want := map[handles.ID]bool{}
+	for id := range ids {
+		if want[id] {
+			t.Errorf("%s was given twice", id)
+		}
+		want[id] = true
+	}
+	list, err := d.List(t.Context(), client.Filter{Session: "chaos"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range list.Handles {
+		if !want[rec.HandleID] {
+			t.Errorf("%s was run although nobody was told of it: %s", rec.HandleID, rec.Status)
+		}
+		delete(want, rec.HandleID)
+		entries, err := d.Journal(t.Context(), 0, string(rec.HandleID), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, e := range entries {
+			count[e.Kind]++
+		}
+		if count["admitted"] != 1 || count["spawned"] != 1 || count["ended"] != 1 {
+			t.Errorf("%s: entries %v", rec.HandleID, count)
+		}
+	}
+	if !list.More {
+		for id := range want {
+			t.Errorf("%s is not in the list", id)
+		}
+	}
+}
