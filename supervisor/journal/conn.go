@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"io"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -57,32 +58,40 @@ type stmt struct {
 func (c *conn) prepare() error {
 	for _, s := range []struct {
 		to  **stmt
-		n   int
 		sql string
 	}{
-		{&c.begin, 0, "BEGIN IMMEDIATE"},
-		{&c.commit, 0, "COMMIT"},
-		{&c.rollback, 0, "ROLLBACK"},
-		{&c.entry, 6, "INSERT INTO journal(seq, at, kind, run, body, keys) VALUES(?, ?, ?, ?, ?, ?)"},
-		{&c.insert, 10, "INSERT INTO run(id, session, name, status, live, created, ended, revision, seq, record)" +
+		{&c.begin, "BEGIN IMMEDIATE"},
+		{&c.commit, "COMMIT"},
+		{&c.rollback, "ROLLBACK"},
+		{&c.entry, "INSERT INTO journal(seq, at, kind, run, body, keys) VALUES(?, ?, ?, ?, ?, ?)"},
+		{&c.insert, "INSERT INTO run(id, session, name, status, live, created, ended, revision, seq, record)" +
 			" VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING"},
 		// session, name and created stay, and so their indexes are not touched
-		{&c.live, 5, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ? WHERE id = ? AND live = 1"},
-		{&c.end, 6, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ?, live = 0, ended = ? WHERE id = ?"},
-		{&c.spec, 2, "INSERT INTO spec(n, spec) SELECT n, ? FROM run WHERE id = ? ON CONFLICT(n) DO UPDATE SET spec = excluded.spec"},
-		{&c.key, 3, "INSERT INTO key(key, fingerprint, run) VALUES(?, ?, ?)"},
-		{&c.scrub, 0, "UPDATE meta SET value = value + 1 WHERE name = 'scrubbed'"},
+		{&c.live, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ? WHERE id = ? AND live = 1"},
+		{&c.end, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ?, live = 0, ended = ? WHERE id = ?"},
+		{&c.spec, "INSERT INTO spec(n, spec) SELECT n, ? FROM run WHERE id = ? ON CONFLICT(n) DO UPDATE SET spec = excluded.spec"},
+		{&c.key, "INSERT INTO key(key, fingerprint, run) VALUES(?, ?, ?)"},
+		{&c.scrub, "UPDATE meta SET value = value + 1 WHERE name = 'scrubbed'"},
 	} {
-		p, err := c.Prepare(s.sql)
-		if err != nil {
-			return fmt.Errorf("prepare %q: %w", s.sql, err)
-		}
-		*s.to = &stmt{p, make([]driver.NamedValue, s.n)}
-		for i := range (*s.to).args {
-			(*s.to).args[i].Ordinal = i + 1
+		var err error
+		if *s.to, err = c.statement(s.sql); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// statement prepares text. Each of its parameters is a question mark.
+func (c *conn) statement(text string) (*stmt, error) {
+	p, err := c.Prepare(text)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %q: %w", text, err)
+	}
+	s := &stmt{p, make([]driver.NamedValue, strings.Count(text, "?"))}
+	for i := range s.args {
+		s.args[i].Ordinal = i + 1
+	}
+	return s, nil
 }
 
 // exec runs statements that need no argument.
@@ -107,6 +116,30 @@ func (c *conn) number(sql string) (int64, error) {
 		return 0, fmt.Errorf("%s: %v is not a number", sql, v[0])
 	}
 	return n, nil
+}
+
+// texts are the first column of all rows.
+func (c *conn) texts(sql string, args ...driver.Value) (all []string, err error) {
+	named := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		named[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+	}
+	rows, err := c.Conn.(driver.QueryerContext).QueryContext(context.Background(), sql, named)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	v := make([]driver.Value, len(rows.Columns()))
+	for {
+		switch err := rows.Next(v); err {
+		case nil:
+			all = append(all, fmt.Sprint(v[0]))
+		case io.EOF:
+			return all, nil
+		default:
+			return nil, err
+		}
+	}
 }
 
 // close lets go of the statements and the connection.

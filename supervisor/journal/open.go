@@ -117,9 +117,10 @@ func (j *Journal) openWriter() (*conn, error) {
 	if err = migrate(c); err == nil {
 		err = c.prepare()
 	}
-	if err == nil { // is it writable
-		if _, err = c.begin.run(); err == nil {
-			_, err = c.rollback.run()
+	if err == nil { // SQLite falls back on reading alone
+		var no bool
+		if no, err = c.Conn.(interface{ IsReadOnly(string) (bool, error) }).IsReadOnly("main"); no {
+			err = errors.New("it is read-only")
 		}
 	}
 	if err != nil {

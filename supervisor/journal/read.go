@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"procsup/handles"
 )
@@ -169,13 +168,13 @@ func (j *Journal) Entries(after int64, run string, limit int) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var at []int64
+	var ns []int64
 	entries, err := collect(rows, func(e *Entry) []any {
-		at = append(at, 0)
-		return []any{&e.Seq, &at[len(at)-1], &e.Kind, &e.Run, &e.Body}
+		ns = append(ns, 0)
+		return []any{&e.Seq, &ns[len(ns)-1], &e.Kind, &e.Run, &e.Body}
 	})
 	for i := range entries {
-		entries[i].At = time.Unix(0, at[i])
+		entries[i].At = at(ns[i])
 	}
 	return entries, err
 }

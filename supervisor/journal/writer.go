@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"procsup/handles"
@@ -24,24 +23,29 @@ type writer struct {
 	j       *Journal
 	c       *conn
 	res     reserve
-	trouble bool // Options.Trouble has been told
-	unclean bool // a commit failed half way and could not be wiped out
+	pending []item // taken from the queue
+	alone   int    // so many of them go one by one
+	trouble bool   // Options.Trouble has been told
+	unclean bool   // a commit failed half way and could not be wiped out
 }
 
 // run commits what is submitted until Close was called and nothing is left.
 func (w *writer) run() {
 	defer close(w.j.done)
 	for {
-		group, closing := w.take()
-		for len(group) > 0 {
-			n := batches(group)
-			if n == 0 {
-				w.job(group[0])
-				n = 1
-			} else {
-				w.group(group[:n])
+		closing := w.take()
+		for len(w.pending) > 0 {
+			n := w.batches()
+			items := w.pending[:n]
+			w.pending = w.pending[n:]
+			switch {
+			case items[0].job != nil:
+				items[0].commit.settle(items[0].job(w))
+			case n == 1:
+				w.single(items)
+			case !w.together(items):
+				w.alone, w.pending = n, items[:n+len(w.pending)] // back, to be tried one by one
 			}
-			group = group[n:]
 		}
 		if closing {
 			return
@@ -51,15 +55,15 @@ func (w *writer) run() {
 
 // take waits for something to do. While the reserve is not what it should be it
 // tries to make it so now and then.
-func (w *writer) take() (group []item, closing bool) {
+func (w *writer) take() (closing bool) {
 	for {
 		w.j.mu.Lock()
-		group, closing = w.j.queue, w.j.closing
+		w.pending, closing = w.j.queue, w.j.closing
 		w.j.queue = nil
 		w.j.mu.Unlock()
 		w.res.fit(w.j.reserved.Load()) // after taking: what was reserved for them counts
-		if len(group) > 0 || closing {
-			return group, closing
+		if len(w.pending) > 0 || closing {
+			return closing
 		}
 		if w.res.short == nil {
 			<-w.j.wake
@@ -72,33 +76,34 @@ func (w *writer) take() (group []item, closing bool) {
 	}
 }
 
-// batches counts the batches at the head of the queue that go together.
-func batches(group []item) int {
-	for i := range group {
-		if group[i].job != nil || i == maxGroup {
+// batches counts what is next: batches that go together, or one job.
+func (w *writer) batches() int {
+	if w.alone > 0 || w.res.short != nil {
+		w.alone = max(0, w.alone-1)
+		return 1
+	}
+	for i := range w.pending {
+		if w.pending[i].job != nil {
+			return max(1, i)
+		}
+		if i == maxGroup {
 			return i
 		}
 	}
-	return len(group)
+	return len(w.pending)
 }
 
-func (w *writer) job(it item) { it.commit.settle(it.job(w)) }
-
-// group commits items together; when that fails, one after the other, so that
-// one that cannot be written spoils no other.
-func (w *writer) group(items []item) {
-	if w.res.short == nil {
-		if err := w.transact(items); err == nil {
-			w.report(nil)
-			for i := range items {
-				items[i].commit.settle(nil)
-			}
-			return
-		}
+// together commits items in one transaction. When that fails it settles none:
+// one that cannot be written shall spoil no other.
+func (w *writer) together(items []item) bool {
+	if err := w.transact(items); err != nil {
+		return false
 	}
+	w.report(nil)
 	for i := range items {
-		w.single(items[i : i+1])
+		items[i].commit.settle(nil)
 	}
+	return true
 }
 
 // single commits the one item of one, or refuses it.
@@ -156,17 +161,9 @@ func (w *writer) pause(d time.Duration, cause error) (closing bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
+		w.pending = sift(w.pending, cause)
 		w.j.mu.Lock()
-		keep := w.j.queue[:0]
-		for _, it := range w.j.queue {
-			if it.job != nil || it.batch.Must {
-				keep = append(keep, it)
-			} else {
-				it.commit.settle(refused(cause))
-			}
-		}
-		clear(w.j.queue[len(keep):])
-		w.j.queue, closing = keep, w.j.closing
+		w.j.queue, closing = sift(w.j.queue, cause), w.j.closing
 		w.j.mu.Unlock()
 		if closing {
 			return true
@@ -177,6 +174,20 @@ func (w *writer) pause(d time.Duration, cause error) (closing bool) {
 			return false
 		}
 	}
+}
+
+// sift refuses what may be refused and returns the rest.
+func sift(items []item, cause error) []item {
+	keep := items[:0]
+	for _, it := range items {
+		if it.job != nil || it.batch.Must {
+			keep = append(keep, it)
+		} else {
+			it.commit.settle(refused(cause))
+		}
+	}
+	clear(items[len(keep):])
+	return keep
 }
 
 // transact writes items in one transaction. After an error nothing of them is
@@ -197,7 +208,9 @@ func (w *writer) transact(items []item) error {
 		return nil
 	}
 	w.c.rollback.run()
-	w.wipe()
+	if code(err) != sqlite3.SQLITE_FULL { // then not even the frames are there
+		w.wipe()
+	}
 	return err
 }
 
@@ -288,7 +301,7 @@ func refused(err error) error {
 
 // code is SQLite's primary result code, 0 when err is none of SQLite's.
 func code(err error) int {
-	var e *sqlite.Error
+	var e interface{ Code() int } // *sqlite.Error
 	if errors.As(err, &e) {
 		return e.Code() & 0xff
 	}

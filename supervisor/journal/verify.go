@@ -1,3 +1,0 @@
-package journal
-
-func verify(*Batch) error { return nil }
