@@ -45,7 +45,7 @@ var _ Backend = (*supervisor.Supervisor)(nil)
 // Limits of what a client may send.
 const (
 	maxBody  = 16 << 20         // arguments and environment are at most 6 MiB for the kernel, execve(2)
-	bodyTime = 10 * time.Second // for all of it
+	bodyTime = 10 * time.Second // to send all of it
 )
 
 // A Request asks the process that serves to go away.
@@ -60,11 +60,12 @@ type Door struct {
 	mux      *http.ServeMux
 	backend  atomic.Pointer[Backend]
 	requests chan Request
+	bodyTime time.Duration // tests have less of it
 }
 
 // NewDoor makes a door that is still closed.
 func NewDoor() *Door {
-	d := &Door{requests: make(chan Request, 1)}
+	d := &Door{requests: make(chan Request, 1), bodyTime: bodyTime}
 	d.mux, _ = routes(d)
 	return d
 }
@@ -95,7 +96,7 @@ func (d *Door) server() (Backend, error) {
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := admit(r)
 	if f == nil {
-		f = whole(w, r)
+		f = whole(w, r, d.bodyTime)
 	}
 	if f == nil {
 		f = d.known(w, r)
@@ -109,7 +110,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // known answers for paths and methods that do not exist.
 func (d *Door) known(w http.ResponseWriter, r *http.Request) *failure {
-	if _, pattern := d.mux.Handler(r); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
+	clean := path.Clean(r.URL.Path) == r.URL.Path // the mux would redirect
+	if _, pattern := d.mux.Handler(r); pattern != "" && clean {
 		return nil
 	}
 	f := &failure{e: handles.Error{
@@ -121,7 +123,7 @@ func (d *Door) known(w http.ResponseWriter, r *http.Request) *failure {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		other := *r
 		other.Method = method
-		if _, pattern := d.mux.Handler(&other); pattern != "" {
+		if _, pattern := d.mux.Handler(&other); pattern != "" && clean {
 			allow = append(allow, method)
 		}
 	}
@@ -134,7 +136,7 @@ func (d *Door) known(w http.ResponseWriter, r *http.Request) *failure {
 
 // whole reads the body, so that what follows sees all of it or nothing, and so
 // that the server notices from now on when the client goes away.
-func whole(w http.ResponseWriter, r *http.Request) *failure {
+func whole(w http.ResponseWriter, r *http.Request, atMost time.Duration) *failure {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
@@ -142,7 +144,7 @@ func whole(w http.ResponseWriter, r *http.Request) *failure {
 		return tooLarge()
 	}
 	ctl := http.NewResponseController(w)
-	_ = ctl.SetReadDeadline(time.Now().Add(bodyTime))
+	_ = ctl.SetReadDeadline(time.Now().Add(atMost))
 	b, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	_ = ctl.SetReadDeadline(time.Time{})
 	var ne net.Error
@@ -150,7 +152,7 @@ func whole(w http.ResponseWriter, r *http.Request) *failure {
 	case len(b) > maxBody:
 		return tooLarge()
 	case errors.As(err, &ne) && ne.Timeout():
-		return invalid(http.StatusRequestTimeout, "the request was not sent within %v", bodyTime)
+		return invalid(http.StatusRequestTimeout, "the request was not sent within %v", atMost)
 	case err != nil:
 		return invalid(http.StatusBadRequest, "the request is cut short: %v", err)
 	}
