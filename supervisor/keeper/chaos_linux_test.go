@@ -233,29 +233,19 @@ func TestChaos(t *testing.T) {
 	checkChaos(t, dir)
 }
 
-// either waits for one of two events and leaves the second for later.
+// either waits for one of two events, and leaves the second for later.
 func (r *rig) either(first, second string) bool {
 	r.t.Helper()
-	for {
-		for _, rep := range r.later {
-			if rep.Event == first {
-				return true
-			}
-			if rep.Event == second {
-				return false
-			}
+	for i := 0; ; i++ {
+		if i == len(r.later) {
+			r.read(first)
 		}
-		buf := make([]byte, 64<<10)
-		r.conn.SetReadDeadline(time.Now().Add(patience))
-		n, err := r.conn.Read(buf)
-		if err != nil {
-			r.t.Fatal(err)
+		switch r.later[i].Event {
+		case first:
+			return true
+		case second:
+			return false
 		}
-		var rep report
-		if err := json.Unmarshal(buf[:n], &rep); err != nil {
-			r.t.Fatal(err)
-		}
-		r.later = append(r.later, rep)
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,9 +27,8 @@ const roleEnv = "KEEPER_TEST_ROLE"
 var roles = map[string]func([]string) int{
 	"keeper": keeperRole,
 	"manual": manualRole,
-	"waiter": waiterRole,
-	"crash":  crashRole,
 	"chaos":  chaosRole,
+	"linger": lingerRole,
 }
 
 func TestMain(m *testing.M) {
@@ -219,28 +217,36 @@ const patience = 20 * time.Second
 // next waits for a report of one kind and keeps the others for later.
 func (r *rig) next(event string) report {
 	r.t.Helper()
-	for i, rep := range r.later {
-		if rep.Event == event {
-			r.later = append(r.later[:i:i], r.later[i+1:]...)
+	return r.match(func(rep report) bool { return rep.Event == event }, event)
+}
+
+func (r *rig) match(is func(report) bool, what string) report {
+	r.t.Helper()
+	for i := 0; ; i++ {
+		if i == len(r.later) {
+			r.read(what)
+		}
+		if rep := r.later[i]; is(rep) {
+			r.later = slices.Delete(r.later, i, i+1)
 			return rep
 		}
 	}
-	buf := make([]byte, 1<<20)
+}
+
+// read adds the next report to r.later.
+func (r *rig) read(what string) {
+	r.t.Helper()
+	buf := make([]byte, 1<<18)
 	r.conn.SetReadDeadline(time.Now().Add(patience))
-	for {
-		n, err := r.conn.Read(buf)
-		if err != nil {
-			r.t.Fatalf("wait for %s: %v", event, err)
-		}
-		var rep report
-		if err := json.Unmarshal(buf[:n], &rep); err != nil {
-			r.t.Fatal(err)
-		}
-		if rep.Event == event {
-			return rep
-		}
-		r.later = append(r.later, rep)
+	n, err := r.conn.Read(buf)
+	if err != nil {
+		r.t.Fatalf("wait for %s: %v", what, err)
 	}
+	var rep report
+	if err := json.Unmarshal(buf[:n], &rep); err != nil {
+		r.t.Fatal(err)
+	}
+	r.later = append(r.later, rep)
 }
 
 // connected waits for the next supervisor's hand-over.
@@ -322,63 +328,4 @@ func (r *rig) code() int {
 		r.t.Fatal("the keeper does not end")
 		return -1
 	}
-}
-
-// run finds a run in a hand-over.
-func (rep report) run(t testing.TB, id string) reportRun {
-	t.Helper()
-	for _, r := range rep.Runs {
-		if r.ID == id {
-			return r
-		}
-	}
-	t.Fatalf("no run %s in the hand-over of generation %d: %+v", id, rep.Generation, rep.Runs)
-	return reportRun{}
-}
-
-// gate is a named pipe that a command reads one line from.
-func gate(t testing.TB) (path string, open func()) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "gate")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return path, func() { fmt.Fprintln(f, "go") }
-}
-
-// awaitEnd waits until a process is a zombie or gone.
-func awaitEnd(t testing.TB, pid int) {
-	t.Helper()
-	fd, err := platform.OpenPidfd(pid)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	await(t, fd, unix.POLLIN)
-}
-
-// awaitReaped waits until a process was reaped (POLLHUP, Linux 6.9).
-func awaitReaped(t testing.TB, pidfd int) {
-	t.Helper()
-	await(t, pidfd, unix.POLLHUP)
-}
-
-func await(t testing.TB, fd int, events int16) {
-	t.Helper()
-	for until := time.Now().Add(patience); time.Now().Before(until); {
-		p := []unix.PollFd{{Fd: int32(fd), Events: events}}
-		if events == unix.POLLHUP {
-			p[0].Events = 0
-		}
-		if _, err := unix.Poll(p, 1000); err == nil && p[0].Revents&events != 0 {
-			return
-		}
-	}
-	_, file, line, _ := runtime.Caller(2)
-	t.Fatalf("%s:%d: the process does not end", filepath.Base(file), line)
 }

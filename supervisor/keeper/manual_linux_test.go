@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,11 +19,12 @@ import (
 // A manual supervisor does one step for each line that the test sends, so that
 // the test can kill it between any two.
 type manual struct {
-	conn  *net.UnixConn
-	link  *Link
-	sock  *os.File // a duplicate of the link's socket
-	runs  map[string]*manualRun
-	spent []*os.File
+	conn *net.UnixConn
+	link *Link
+	sock *os.File // a duplicate of the link's socket
+	runs map[string]*manualRun
+
+	unmarked bool // spawn without marks
 }
 
 type manualRun struct {
@@ -118,16 +118,19 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "register": // id pipes
 		return rep, m.register(id, args[1])
 	case "spawn": // id script…
-		r.pid, err = m.spawn(r, []string{"/bin/sh", "-c", strings.Join(args[1:], " ")}, []string{tokenVar + "=outer/" + id})
+		r.pid, err = m.spawn(id, strings.Join(args[1:], " "))
 		if err == nil {
 			var ident platform.Identity
 			ident, err = platform.Identify(r.pid)
 			r.ticks = ident.StartTicks
 		}
 		return report{PID: r.pid, Ticks: r.ticks}, err
-	case "wait-exec": // id gate program…: a child that has not executed yet
-		r.pid, err = m.spawn(r, []string{"/proc/self/exe"}, []string{roleEnv + "=waiter " + strings.Join(args, " "), "GORACE=atexit_sleep_ms=0"}, m.sock)
+	case "halfway": // id gate script…: a child that has not executed yet
+		r.pid, err = m.forkHalfway(id, args[1], strings.Join(args[2:], " "))
 		return report{PID: r.pid}, err
+	case "unmarked":
+		m.unmarked = true
+		return rep, nil
 	case "spawned":
 		return rep, m.link.Spawned(id, r.pid, r.ticks)
 	case "withdraw":
@@ -137,7 +140,18 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "reap":
 		_, _, err = platform.Reap(r.pid)
 		return rep, err
+	case "read1": // id pipe: one line, and no byte after it
+		var line []byte
+		for b := []byte{0}; b[0] != '\n'; line = append(line, b[0]) {
+			if _, err := r.read[atoi(args[1])].Read(b); err != nil {
+				return rep, err
+			}
+		}
+		return report{Text: string(line)}, nil
 	case "read": // id pipe: one line
+		if atoi(args[1]) >= len(r.read) {
+			return rep, errors.New("no such pipe")
+		}
 		line, err := bufio.NewReader(r.read[atoi(args[1])]).ReadString('\n')
 		return report{Text: line}, err
 	case "ready":
@@ -147,7 +161,7 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "replace":
 		return rep, m.link.Replace(id)
 	case "close":
-		return rep, m.link.Close()
+		return rep, errors.Join(m.link.Close(), m.sock.Close())
 	case "exe":
 		rep.Text, err = os.Readlink("/proc/self/exe")
 		return rep, err
@@ -177,61 +191,31 @@ func (m *manual) register(id, pipes string) error {
 	return err
 }
 
-// spawn starts a program with the run's first two pipes as stdout and stderr.
-func (m *manual) spawn(r *manualRun, argv, env []string, extra ...*os.File) (int, error) {
+// spawn runs a script in a shell with the run's first two pipes as stdout and
+// stderr.
+func (m *manual) spawn(id, script string) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer null.Close()
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
+	r := m.runs[id]
 	for i, f := range r.write {
 		if i < 2 {
 			files[1+i] = f.Fd()
 		}
 		defer f.Close()
 	}
-	for _, f := range extra {
-		files = append(files, f.Fd())
-	}
 	r.write = nil
-	return syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: append(env, "PATH=/bin:/usr/bin"), Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
-}
-
-// waiterRole is a child that holds the supervisor's socket and runs its
-// program until the gate opens: a child between fork and exec.
-func waiterRole(args []string) int {
-	platform.SetCloexec(3)
-	f, err := os.Open(args[1])
-	if err != nil {
-		return 92
+	start := func() {
+		pid, err = syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{
+			Env: []string{tokenVar + "=outer/" + id, "PATH=/bin:/usr/bin"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	}
-	if _, err := bufio.NewReader(f).ReadString('\n'); err != nil {
-		return 91
+	if m.unmarked {
+		start()
+	} else {
+		m.link.Mark(id, start)
 	}
-	f.Close()
-	if len(args) == 2 {
-		return 90 // ends before it has executed
-	}
-	err = syscall.Exec("/bin/sh", []string{"/bin/sh", "-c", strings.Join(args[2:], " ")}, []string{tokenVar + "=outer/" + args[0], "PATH=/bin:/usr/bin"})
-	fmt.Fprintln(os.Stderr, "exec:", err)
-	return 89
-}
-
-// crashRole dies before it is ready, after it has said so.
-func crashRole(args []string) int {
-	_, h, err := Connect(3)
-	if err != nil {
-		return 95
-	}
-	conn, err := net.FileConn(h.Files[0])
-	if err != nil {
-		return 94
-	}
-	b, _ := json.Marshal(report{Event: "handover", PID: os.Getpid(), Generation: h.Generation, Runs: make([]reportRun, len(h.Runs))})
-	conn.Write(b)
-	if len(args) > 0 && h.Generation > atoi(args[0]) { // this one lives
-		time.Sleep(time.Hour)
-	}
-	return 7
+	return pid, err
 }
