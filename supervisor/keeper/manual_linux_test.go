@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,7 @@ import (
 type manual struct {
 	conn *net.UnixConn
 	link *Link
-	sock *os.File // a duplicate of the link's socket
+	raw  int // a duplicate of the socket
 	runs map[string]*manualRun
 
 	unmarked bool // spawn without marks
@@ -47,7 +48,7 @@ func manualRole([]string) int {
 	if err != nil {
 		return 94
 	}
-	m := &manual{conn: conn.(*net.UnixConn), link: link, sock: os.NewFile(uintptr(sock), "socket"), runs: map[string]*manualRun{}}
+	m := &manual{conn: conn.(*net.UnixConn), link: link, raw: sock, runs: map[string]*manualRun{}}
 	rep := report{Event: "handover", Generation: h.Generation, Keeper: h.KeeperPID, Version: h.Version, Files: len(h.Files)}
 	for _, r := range h.Runs {
 		m.runs[r.ID] = &manualRun{read: r.Pipes, pid: r.PID, ticks: r.StartTicks}
@@ -74,6 +75,10 @@ func manualRole([]string) int {
 func (m *manual) report(rep report) {
 	rep.PID = max(rep.PID, os.Getpid()*b2i(rep.Event == "handover"))
 	b, _ := json.Marshal(rep)
+	if len(b) > 150_000 { // more than the wire takes
+		rep.Text, rep.Runs = fmt.Sprintf("%d runs", len(rep.Runs)), nil
+		b, _ = json.Marshal(rep)
+	}
 	if _, err := m.conn.Write(b); err != nil {
 		os.Exit(93)
 	}
@@ -161,12 +166,22 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "replace":
 		return rep, m.link.Replace(id)
 	case "close":
-		return rep, errors.Join(m.link.Close(), m.sock.Close())
+		return rep, errors.Join(m.link.Close(), unix.Close(m.raw))
 	case "exe":
 		rep.Text, err = os.Readlink("/proc/self/exe")
 		return rep, err
+	case "fake": // its command is this process
+		ident, err := platform.Identify(os.Getpid())
+		if err != nil {
+			return rep, err
+		}
+		return rep, m.link.Spawned(id, ident.PID, ident.StartTicks)
+	case "bench":
+		return m.bench(atoi(id))
+	case "rawfds": // and three descriptors
+		return rep, sendPacket(m.raw, []byte(strings.Join(args, " ")), []int{0, 1, 2})
 	case "raw": // a packet of whatever bytes
-		return rep, sendPacket(int(m.sock.Fd()), []byte(strings.Join(args, " ")), nil)
+		return rep, sendPacket(m.raw, []byte(strings.Join(args, " ")), nil)
 	case "exit":
 		os.Exit(atoi(id))
 	}
@@ -218,4 +233,26 @@ func (m *manual) spawn(id, script string) (pid int, err error) {
 		m.link.Mark(id, start)
 	}
 	return pid, err
+}
+
+// bench measures n starts and ends without their commands.
+func (m *manual) bench(n int) (rep report, err error) {
+	ident, err := platform.Identify(os.Getpid())
+	if err != nil {
+		return rep, err
+	}
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		return rep, err
+	}
+	defer rd.Close()
+	defer wr.Close()
+	began := time.Now()
+	for i := range n {
+		id := strconv.Itoa(i)
+		if err := errors.Join(m.link.Register(id, id, []*os.File{rd, wr}), m.link.Spawned(id, ident.PID, ident.StartTicks), m.link.Settled(id)); err != nil {
+			return rep, err
+		}
+	}
+	return report{Ticks: uint64(time.Since(began))}, nil
 }

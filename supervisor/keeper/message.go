@@ -36,6 +36,13 @@ const (
 	maxToken   = 2048     // bytes; at most six times as many in JSON
 )
 
+// Why an Exit is not known.
+const (
+	lostReaped = "it was reaped by the supervisor that died, and this system does not tell how it ended"
+	lostStart  = "the supervisor died while starting it; if it was started, it ended before it could be told which one it was"
+	lostFork   = "the supervisor died while starting it, and its process ended without having executed the program"
+)
+
 type kind string
 
 const (

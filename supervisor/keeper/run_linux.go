@@ -120,6 +120,7 @@ func (k *keeper) open() (err error) {
 		return errors.New("no supervisor to start")
 	}
 	platform.SetName(nameKeeper)
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU())) // one for the loop, one for signals
 	debug.SetGCPercent(20) // collects from 800 KiB on, where 100 would let 4 MiB pile up
 	debug.FreeOSMemory()   // what the program's init left behind
 	if err := platform.SetSubreaper(); err != nil {

@@ -164,12 +164,6 @@ func (k *keeper) drain(p *poller) {
 	}
 }
 
-const (
-	lostReaped = "it was reaped by the supervisor that died, and this system does not tell how it ended"
-	lostStart  = "the supervisor died while starting it; if it was started, it ended before it could be told which one it was"
-	lostFork   = "the supervisor died while starting it, and its process ended without having executed the program"
-)
-
 // ended peeks at how an adopted command ended and leaves the zombie.
 func (k *keeper) ended(r *run) {
 	if r.exit != nil || r.pid == 0 {

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"encoding/json"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -154,6 +155,9 @@ func (k *keeper) opened(s *supervisor) {
 	}
 	if !k.stopBy.IsZero() {
 		k.send(k.stopRequest(), nil)
+	}
+	if len(k.runs) > maxRuns {
+		debug.FreeOSMemory() // what the pages took
 	}
 }
 
