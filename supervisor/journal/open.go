@@ -110,7 +110,7 @@ func (j *Journal) openWriter() (*conn, error) {
 	if j.opt.Full {
 		sync = "synchronous(FULL)"
 	}
-	c, err := connect(dsn(j.path, "journal_mode(WAL)", sync))
+	c, err := connect(dsn(j.path, "journal_mode(WAL)", "wal_autocheckpoint(0)", sync))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", j.path, err)
 	}

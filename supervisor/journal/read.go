@@ -45,7 +45,8 @@ func (j *Journal) openReads() error {
 		{&j.q.all, runColumns + " FROM run" + order + limit},
 		{&j.q.bySession, runColumns + " FROM run WHERE session = ?" + order + limit},
 		{&j.q.byLive, runColumns + " FROM run WHERE live = 1" + order + limit},
-		{&j.q.bySessionLive, runColumns + " FROM run INDEXED BY run_live WHERE live = 1 AND session = ?" + order + limit},
+		// the plus keeps it from the index of all that the session ever ran
+		{&j.q.bySessionLive, runColumns + " FROM run WHERE live = 1 AND +session = ?" + order + limit},
 		{&j.q.byID, "SELECT id FROM run WHERE id = ?"},
 		{&j.q.byPrefix, "SELECT id FROM run WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"},
 		{&j.q.byName, named + " AND session = ?" + newest},

@@ -278,3 +278,39 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
+
+// No query reads or sorts what it does not return: each goes by an index.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	j := openIn(t, t.TempDir())
+	commit(t, j, admitted(1, id(1)))
+	const order = " ORDER BY run.created DESC, run.id DESC LIMIT 50"
+	for query, want := range map[string]string{
+		runColumns + ", spec.spec FROM run LEFT JOIN spec USING(n) WHERE live = 1 ORDER BY run.created, run.id": "run_live",
+		runColumns + " FROM run" + order:                                                                                               "run_created",
+		runColumns + " FROM run WHERE session = 's'" + order:                                                                           "run_session",
+		runColumns + " FROM run WHERE live = 1" + order:                                                                                "run_live",
+		runColumns + " FROM run WHERE live = 1 AND +session = 's'" + order:                                                             "run_live",
+		"SELECT id FROM run WHERE id >= 'a' AND id < 'b' ORDER BY id DESC LIMIT 5":                                                     "autoindex_run",
+		"SELECT id, live FROM run WHERE name <> '' AND name = 'n' AND session = 's' ORDER BY live DESC, created DESC, id DESC LIMIT 6": "run_name",
+		"SELECT seq FROM journal WHERE seq > 5 AND run = 'x' ORDER BY seq LIMIT 9":                                                     "journal_run",
+		"SELECT id FROM run WHERE live = 0 AND ended < 5 ORDER BY ended LIMIT 64":                                                      "run_ended",
+		"SELECT max(seq) FROM journal":                                                                                                 "SEARCH journal",
+	} {
+		rows, err := j.reads.Query("EXPLAIN QUERY PLAN " + query)
+		must(t, err)
+		type line struct {
+			a, b, c int
+			text    string
+		}
+		lines, err := collect(rows, func(l *line) []any { return []any{&l.a, &l.b, &l.c, &l.text} })
+		must(t, err)
+		var plan []string
+		for _, l := range lines {
+			plan = append(plan, l.text)
+		}
+		if got := strings.Join(plan, "; "); !strings.Contains(got, want) || strings.Contains(got, "TEMP") {
+			t.Errorf("%s\n  goes by %s, want %s", query, got, want)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type writer struct {
 	pending []item // taken from the queue
 	alone   int    // so many of them go one by one
 	trouble bool   // Options.Trouble has been told
+	pages   int    // about so many are in the WAL since the last checkpoint
 	unclean bool   // a commit failed half way and could not be wiped out
 }
 
@@ -46,6 +47,7 @@ func (w *writer) run() {
 			case !w.together(items):
 				w.alone, w.pending = n, items[:n+len(w.pending)] // back, to be tried one by one
 			}
+			w.tidy(false)
 		}
 		if closing {
 			return
@@ -65,6 +67,7 @@ func (w *writer) take() (closing bool) {
 		if len(w.pending) > 0 || closing {
 			return closing
 		}
+		w.tidy(true)
 		if w.res.short == nil {
 			<-w.j.wake
 			continue
@@ -114,6 +117,9 @@ func (w *writer) single(one []item) {
 		return
 	}
 	err := w.transact(one)
+	if w.makeRoom(err) {
+		err = w.transact(one)
+	}
 	switch {
 	case err == nil:
 		w.report(nil)
@@ -205,6 +211,9 @@ func (w *writer) transact(items []item) error {
 	_, err := w.c.commit.run()
 	if err == nil {
 		w.unclean = false
+		for i := range items {
+			w.wrote(&items[i].batch)
+		}
 		return nil
 	}
 	w.c.rollback.run()
