@@ -40,9 +40,12 @@ func (s *Supervisor) recover(context.Context) error {
 		}
 		k, ok := held[row.ID]
 		delete(held, row.ID)
-		if ok {
+		switch {
+		case ok:
 			s.takeUp(r, k)
-		} else {
+		case s.fence > 1 && r.rec.ExecIdentity == nil:
+			s.interrupted(r) // the keeper lives and never heard of it
+		default:
 			s.takeUpAlone(r)
 		}
 	}
@@ -108,7 +111,7 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 		r.exits <- seenBy(*k.Exit)
 	}
 	if err := s.openGroup(r, k.PID, k.StartTicks); err != nil {
-		s.lose(r, "its process could not be taken up: "+err.Error())
+		s.lose(r, fmt.Sprintf("its process could not be taken up: %v (end known: %v)", err, k.Exit != nil))
 		return
 	}
 	s.mu.Lock()
@@ -258,9 +261,13 @@ func (s *Supervisor) dispatch() {
 		s.mu.Lock()
 		r := s.runs[handles.ID(e.ID)]
 		if r != nil && r.held != nil {
-			r.held.Exit, r.held.Pending = &e, false
+			r.held.Exit = &e
 			k := *r.held
-			r.held = nil
+			if e.Lost == "" { // Found says which process that was
+				s.mu.Unlock()
+				continue
+			}
+			r.held, k.Pending = nil, false
 			s.mu.Unlock()
 			s.takeUp(r, k)
 			continue

@@ -222,8 +222,12 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Session: true,
 	}
 	level, _ := pgroup.ParseLevel(r.spec.Containment) // checked at admission
-	g, err := withUmask(r.spec.Umask, func() (*pgroup.Group, error) {
-		return pgroup.Start(cmd, pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub})
+	var g *pgroup.Group
+	var err error
+	s.cfg.Keeper.Mark(string(r.id), func() {
+		g, err = withUmask(r.spec.Umask, func() (*pgroup.Group, error) {
+			return pgroup.Start(cmd, pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub})
+		})
 	})
 	if err != nil {
 		return outcome.Explain(err, r.spec.Command, r.spec.Env, r.spec.Dir)

@@ -33,7 +33,7 @@ func supervisorMain(o *options) error {
 	}
 	door := api.NewDoor()
 	srv := &http.Server{Handler: door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	l, err := listen(o.socket, handover.Files)
+	l, err := listen(o.socket, handover.Files, handover.Generation > 1)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func supervisorMain(o *options) error {
 		case err := <-failed:
 			return fmt.Errorf("serve %s: %w", o.socket, err)
 		case <-gone:
-			if l, err = listen(o.socket, nil); err != nil {
+			if l, err = listen(o.socket, nil, true); err != nil {
 				log.Error("bind the socket again", "err", err)
 				continue
 			}
@@ -102,9 +102,10 @@ func end(s *supervisor.Supervisor, srv *http.Server, link *keeper.Link, deadline
 }
 
 // listen binds the socket, or takes the one that a service manager passed. A
-// path on which somebody answers is not touched; we hold the state's lock, so
-// a dead one is nobody's.
-func listen(path string, passed []*os.File) (net.Listener, error) {
+// path on which somebody answers is not touched, unless it is ours: after a
+// supervisor was killed a child that it was about to start may hold its socket
+// for a moment.
+func listen(path string, passed []*os.File, ours bool) (net.Listener, error) {
 	for _, f := range passed {
 		l, err := net.FileListener(f)
 		f.Close()
@@ -115,7 +116,7 @@ func listen(path string, passed []*os.File) (net.Listener, error) {
 	if err := platform.MakeSocketDir(path); err != nil {
 		return nil, err
 	}
-	if client.Answers(path) {
+	if !ours && client.Answers(path) {
 		return nil, fmt.Errorf("socket %s: another daemon answers there; use another --socket", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
