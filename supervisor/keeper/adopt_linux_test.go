@@ -32,6 +32,8 @@ func TestOrderOfExits(t *testing.T) {
 				reps[i], opens[i] = r.spawnGated(id, fmt.Sprint(i))
 				r.do("spawned %s", id)
 			}
+			r.do("register sync 0") // its answer says that the keeper has read so far
+			r.do("withdraw sync")
 			keeper := r.cmd.Process.Pid
 			switch when {
 			case "supervisor stopped": // their parent lives and sees nothing

@@ -121,8 +121,8 @@ func (k *keeper) open() (err error) {
 	}
 	platform.SetName(nameKeeper)
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU())) // one for the loop, one for signals
-	debug.SetGCPercent(20) // collects from 800 KiB on, where 100 would let 4 MiB pile up
-	debug.FreeOSMemory()   // what the program's init left behind
+	debug.SetGCPercent(20)                       // collects from 800 KiB on, where 100 would let 4 MiB pile up
+	debug.FreeOSMemory()                         // what the program's init left behind
 	if err := platform.SetSubreaper(); err != nil {
 		return err
 	}
