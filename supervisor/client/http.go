@@ -134,7 +134,7 @@ func readLine(r *bufio.Reader) (string, error) {
 			return "", fmt.Errorf("%w: a line of more than %d bytes", errMalformed, maxLine)
 		case err == nil:
 			s, ok := strings.CutSuffix(string(line), "\r\n")
-			if !ok || strings.ContainsAny(s, "\r\x00") {
+			if !ok || strings.ContainsFunc(s, isControl) {
 				return "", fmt.Errorf("%w: line %.60q", errMalformed, line)
 			}
 			return s, nil
@@ -146,6 +146,9 @@ func readLine(r *bufio.Reader) (string, error) {
 		}
 	}
 }
+
+// isControl reports a character that may be in no line, RFC 9110 section 5.5.
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // readHeaders reads fields up to the empty line.
 func readHeaders(r *bufio.Reader) (map[string]string, error) {
@@ -226,8 +229,12 @@ func (c *chunks) Read(b []byte) (int, error) {
 // next begins a chunk, or ends the body with io.EOF and its trailers.
 func (c *chunks) next() error {
 	if c.any {
-		if line, err := readLine(c.r); err != nil || line != "" {
-			return unexpected(errors.Join(err, notEmpty(line)))
+		line, err := readLine(c.r)
+		if err != nil {
+			return unexpected(err)
+		}
+		if line != "" {
+			return fmt.Errorf("%w: a chunk is longer than it says", errMalformed)
 		}
 	}
 	line, err := readLine(c.r)
@@ -247,13 +254,6 @@ func (c *chunks) next() error {
 		return err
 	}
 	return io.EOF
-}
-
-func notEmpty(line string) error {
-	if line == "" {
-		return nil
-	}
-	return fmt.Errorf("%w: a chunk is longer than it says", errMalformed)
 }
 
 // unexpected makes the end of the connection an error inside a message.

@@ -28,6 +28,9 @@ type daemon struct {
 	state  string
 	srv    *http.Server
 	done   chan struct{}
+
+	handler   http.Handler // in front of the door
+	connState func(net.Conn, http.ConnState)
 }
 
 // newDaemon starts one; its Cleanup ends it and all commands.
@@ -49,6 +52,7 @@ func newDaemon(t testing.TB) *daemon {
 		}
 	})
 	d.door = api.New(d.s)
+	d.handler = d.door
 	d.listen(t)
 	t.Cleanup(func() { d.hangUp() })
 	return d
@@ -63,7 +67,7 @@ func (d *daemon) listen(t testing.TB) {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // as a daemon that is killed leaves it
-	srv, done := &http.Server{Handler: d.door, ConnContext: api.ConnContext}, make(chan struct{})
+	srv, done := &http.Server{Handler: d.handler, ConnContext: api.ConnContext, ConnState: d.connState}, make(chan struct{})
 	d.srv, d.done = srv, done
 	go func() { // ends with the server
 		defer close(done)
