@@ -178,12 +178,11 @@ func TestS3_45_NumbersRise(t *testing.T) {
 func TestS3_44_OneBadBatch(t *testing.T) {
 	t.Parallel()
 	j := openIn(t, t.TempDir())
-	block := make(chan struct{})
-	go j.do(func(*writer) error { <-block; return nil })
+	release := hold(t, j)
 	a, b, c := admitted(1, id(1)), admitted(2, id(2)), admitted(3, id(3))
 	a.key, b.key, c.key = "k", "k", "other"
 	ca, cb, cc := j.Submit(a.batch()), j.Submit(b.batch()), j.Submit(c.batch())
-	close(block)
+	release()
 	if err := errors.Join(ca.Wait(), cc.Wait()); err != nil {
 		t.Error(err)
 	}

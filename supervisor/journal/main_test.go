@@ -169,3 +169,11 @@ func raw(t testing.TB, dir string, texts ...string) {
 	}
 	must(t, c.close())
 }
+
+// hold keeps the writer busy, so that what is submitted becomes one group.
+func hold(t testing.TB, j *Journal) (release func()) {
+	t.Helper()
+	block := make(chan struct{})
+	must(t, j.enqueue(item{commit: &Commit{done: make(chan struct{})}, job: func(*writer) error { <-block; return nil }}))
+	return func() { close(block) }
+}

@@ -54,7 +54,7 @@ func TestS3_53_NotOwner(t *testing.T) {
 	if f, err := Lock(theirs); !errors.Is(err, handles.ErrNotOwner) {
 		t.Errorf("root locks the directory of nobody: %v %v", f, err)
 	}
-	exe := top + "/exe" // the go command builds where nobody may not look
+	exe := top + "/exe"                                // the go command builds where nobody may not look
 	must(t, exec.Command("cp", os.Args[0], exe).Run()) // no descriptor of ours: ETXTBSY
 	as := func(dir string) string {
 		cmd := helper(t, "open", dir)
