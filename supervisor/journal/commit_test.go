@@ -149,7 +149,10 @@ func TestS3_45_NumbersRise(t *testing.T) {
 	dir := t.TempDir()
 	j := openIn(t, dir)
 	commit(t, j, admitted(5, id(1)))
+	differs := admitted(6, id(2)).batch()
+	differs.Runs[0].Status = "running"
 	for name, b := range map[string]Batch{
+		"differs":     differs,
 		"again":       admitted(5, id(2)).batch(),
 		"before":      admitted(4, id(2)).batch(),
 		"empty":       {},
