@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -84,6 +85,44 @@ func TestOrderOfExits(t *testing.T) {
 				t.Errorf("handed over %v, told %v, want %v", handed, got, want)
 			}
 		})
+	}
+}
+
+// A stopped supervisor holds up nobody: what does not fit into its socket's
+// buffer waits in the keeper, in order.
+func TestStoppedSupervisor(t *testing.T) {
+	t.Parallel()
+	const n = 400 // some 200 fit
+	r := newRig(t, rigConfig{})
+	r.connected()
+	path := filepath.Join(t.TempDir(), "gate")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hold, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last int
+	for i := range n {
+		r.do("register a%d 0", i)
+		last = r.do("spawn a%d read x <%s; exit 5", i, path).PID
+		r.do("spawned a%d", i)
+	}
+	r.kill()
+	syscall.Kill(r.sup.PID, syscall.SIGSTOP)
+	hold.Close() // all read end of file
+	awaitEnd(t, last)
+	for _, pid := range platform.Children(r.cmd.Process.Pid) {
+		if pid != r.sup.PID {
+			awaitEnd(t, pid)
+		}
+	}
+	syscall.Kill(r.sup.PID, syscall.SIGCONT)
+	for i := range n {
+		if e := r.next("exit").Exit; e.Order != int64(i+1) || e.Code != 5 {
+			t.Fatalf("exit %+v, want order %d", e, i+1)
+		}
 	}
 }
 

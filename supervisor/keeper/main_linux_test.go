@@ -29,6 +29,7 @@ var roles = map[string]func([]string) int{
 	"manual": manualRole,
 	"chaos":  chaosRole,
 	"linger": lingerRole,
+	"slow":   slowRole,
 }
 
 func TestMain(m *testing.M) {

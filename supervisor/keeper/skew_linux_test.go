@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -251,6 +253,68 @@ func TestLastWords(t *testing.T) {
 	}
 	if _, _, err := k.recv.packet(k.sock); err != errClosed {
 		t.Errorf("%v, want errClosed", err)
+	}
+}
+
+// slowRole takes the first page and leaves it unacknowledged until it is told.
+func slowRole([]string) int {
+	conn, err := net.FileConn(os.NewFile(4, "control"))
+	if err != nil {
+		return 94
+	}
+	tell := func(rep report) {
+		b, _ := json.Marshal(rep)
+		conn.Write(b)
+	}
+	var in receiver
+	for {
+		unix.Poll([]unix.PollFd{{Fd: 3, Events: unix.POLLIN}}, -1)
+		m, fds, err := in.packet(3)
+		if err == unix.EAGAIN {
+			continue
+		}
+		if err != nil {
+			return 95
+		}
+		switch m.Kind {
+		case kindHello:
+			sendPacket(3, []byte(`{"kind":"hello","version":1}`), nil)
+		case kindRuns:
+			tell(report{Event: "page", PID: os.Getpid()})
+			conn.Read(make([]byte, 10))
+			sendPacket(3, fmt.Appendf(nil, `{"kind":"ack","seq":%d,"count":%d}`, m.Seq, len(fds)), nil)
+		case kindExit:
+			tell(report{Event: "exit", Exit: m.Exit.exit()})
+		case kindEnd:
+			tell(report{Event: "end"})
+		}
+	}
+}
+
+// An end that comes while the hand-over is under way is told after it.
+func TestExitDuringHandOver(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := filepath.Join(t.TempDir(), "slow")
+	if err := os.WriteFile(slow, []byte("#!/bin/sh\nexec "+exe+" role slow\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, rigConfig{})
+	r.connected()
+	a, open := r.spawnGated("a", "3")
+	r.do("spawned a")
+	r.do("replace %s", slow)
+	r.tell("exit 0")
+	r.next("page")
+	open()
+	awaitEnd(t, a.PID)
+	r.tell("go")
+	r.next("end")
+	if e := r.exitOf("a"); e.Code != 3 || e.PID != a.PID {
+		t.Errorf("exit %+v, want 3", e)
 	}
 }
 

@@ -131,6 +131,29 @@ func TestDeathAfterSpawnWithoutEnvironment(t *testing.T) {
 	}
 }
 
+// A command that has no pipe of ours any more is told by its token.
+func TestDeathAfterSpawnWithoutPipes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigConfig{})
+	r.connected()
+	r.do("unmarked")
+	path, _ := gate(t)
+	up, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	hold, _ := gate(t)
+	r.do("register a 1")
+	rep := r.do("spawn a exec >/dev/null 2>&1; echo up >%s; read x <%s", path, hold)
+	if _, err := up.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.kill().run(t, "a"); got.PID != rep.PID {
+		t.Errorf("run %+v, want pid %d", got, rep.PID)
+	}
+}
+
 // The child has not executed when its supervisor dies.
 func TestDeathBeforeExec(t *testing.T) {
 	t.Parallel()

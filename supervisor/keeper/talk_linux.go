@@ -11,7 +11,7 @@ import (
 )
 
 // closedGrace is how long a supervisor that closed its socket may take to end.
-const closedGrace = 5 * time.Second
+const closedGrace = 2 * time.Second
 
 // socket takes what the supervisor says and sends what waits for room.
 func (k *keeper) socket(events uint32) {
@@ -80,7 +80,7 @@ func (k *keeper) handle(s *supervisor, m message, fds []int) {
 
 func (k *keeper) becameReady(s *supervisor) {
 	s.ready = true
-	k.deaths, k.goodExe = 0, s.exe
+	k.goodExe = s.exe
 	if !k.told && k.cfg.Ready != nil {
 		k.cfg.Ready()
 	}
