@@ -72,7 +72,11 @@ func TestS2_18_WaitsSurviveARestart(t *testing.T) {
 		for range 3 {
 			d.hangUp()
 			d.listen(t)
-			<-asked
+			select {
+			case <-asked:
+			case err := <-result: // a cancel may be done by now
+				result <- err
+			}
 		}
 		if name != "cancel" {
 			if _, err := d.client(t, nil).Send(t.Context(), string(h.HandleID), []byte("go\n"), true); err != nil {
