@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,7 +51,13 @@ func TestCrashLoopAndPoke(t *testing.T) {
 	if kids := platform.Children(r.cmd.Process.Pid); len(kids) != 1 || kids[0] != a.PID {
 		t.Errorf("children %v in the crash loop, want only the ended command %d", kids, a.PID)
 	}
-	if err := Poke(fmt.Sprintf("%d\n", r.cmd.Process.Pid)); err != nil {
+	pidFile := func(text string) string {
+		if err := os.WriteFile(lock, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	if err := Poke(pidFile(fmt.Sprintf("%d\n", r.cmd.Process.Pid))); err != nil {
 		t.Fatal(err)
 	}
 	h := r.connected()
@@ -62,17 +69,20 @@ func TestCrashLoopAndPoke(t *testing.T) {
 	}
 	r.tell("exit 7") // still no better: it waits again
 	r.logged("supervisors die before they are ready")
-	if err := Poke(strconv.Itoa(r.cmd.Process.Pid)); err != nil {
+	if err := Poke(pidFile(strconv.Itoa(r.cmd.Process.Pid))); err != nil {
 		t.Fatal(err)
 	}
 	r.connected()
 	r.do("ready")
 	r.tell("exit 7") // this one was ready: at once
 	r.connected()
-	for _, lock := range []string{"", "x", "1", strconv.Itoa(os.Getpid()), strconv.Itoa(a.PID)} {
-		if err := Poke(lock); err == nil {
-			t.Errorf("Poke(%q): no error", lock)
+	for _, text := range []string{"", "x", "1", strconv.Itoa(os.Getpid()), strconv.Itoa(a.PID)} {
+		if err := Poke(pidFile(text)); err == nil {
+			t.Errorf("Poke with %q: no error", text)
 		}
+	}
+	if err := Poke(lock + ".none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Poke of no file: %v", err)
 	}
 }
 

@@ -176,6 +176,8 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 			return rep, err
 		}
 		return rep, m.link.Spawned(id, ident.PID, ident.StartTicks)
+	case "lie": // id pid ticks
+		return rep, m.link.Spawned(id, atoi(args[1]), uint64(atoi(args[2])))
 	case "bench":
 		return m.bench(atoi(id))
 	case "rawfds": // and three descriptors

@@ -18,10 +18,14 @@ const (
 )
 
 // Poke makes a keeper that waits after a crash loop try again at once. lock is
-// the content of its lock file, which begins with its process number; a process
-// of that number that is no keeper is left alone (os.ErrNotExist).
+// the path of its lock file, whose text begins with its process number; a
+// process of that number that is no keeper is left alone (os.ErrNotExist).
 func Poke(lock string) error {
-	f := strings.Fields(lock)
+	b, err := os.ReadFile(lock)
+	if err != nil {
+		return fmt.Errorf("poke keeper: %w", err)
+	}
+	f := strings.Fields(string(b))
 	if len(f) == 0 {
 		return fmt.Errorf("poke keeper: no process in its lock: %w", os.ErrNotExist)
 	}

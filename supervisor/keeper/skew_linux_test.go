@@ -318,6 +318,23 @@ func TestExitDuringHandOver(t *testing.T) {
 	}
 }
 
+// A number that has another owner by now is not taken for the command.
+func TestReusedNumber(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigConfig{})
+	r.connected()
+	r.do("register a 1")
+	r.do("lie a %d 1", os.Getpid()) // as if the command had had our number
+	r.do("register b 1")
+	r.do("lie b 4194304 1") // above any number there is
+	h := r.kill()
+	for _, id := range []string{"a", "b"} {
+		if got := h.run(t, id); got.Exit == nil || got.Exit.Lost == "" {
+			t.Errorf("run %+v exit %+v, want it lost", got, got.Exit)
+		}
+	}
+}
+
 // Marks are read of whatever a process has become.
 func TestMarks(t *testing.T) {
 	r := newRig(t, rigConfig{})
