@@ -29,7 +29,7 @@ func batch(r *run, kind string, seq int64, more map[string]any) journal.Batch {
 		ID: string(r.id), Session: r.spec.Session, Name: r.spec.Name, Status: string(r.rec.Status), Live: !r.rec.Status.Terminal(),
 		Created: r.created, Revision: r.rec.Revision, Seq: seq, Record: rec,
 	}
-	b := journal.Batch{Must: kind == "ended"}
+	b := journal.Batch{Must: kind != "admitted"} // what has happened is recorded; only new work may be refused
 	if kind == "admitted" {
 		row.Spec = specJSON(r.spec)
 		body["spec"] = json.RawMessage(row.Spec)

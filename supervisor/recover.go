@@ -111,6 +111,7 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 		r.exits <- seenBy(*k.Exit)
 	}
 	if err := s.openGroup(r, k.PID, k.StartTicks); err != nil {
+		s.log.Error("take up", "id", r.id, "pid", k.PID, "exit", fmt.Sprintf("%+v", k.Exit), "status", r.rec.Status, "seq", r.rec.Seq, "last", s.journal.LastSeq(), "err", err)
 		s.lose(r, fmt.Sprintf("its process could not be taken up: %v (end known: %v)", err, k.Exit != nil))
 		return
 	}

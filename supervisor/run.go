@@ -258,6 +258,7 @@ func (s *Supervisor) forget(r *run) {
 	defer s.mu.Unlock()
 	r.phase = ended
 	delete(s.runs, r.id)
+	s.journal.SetReserve(int64(len(s.runs)) * journal.ReservePerRun)
 	s.unname(r)
 	s.per[r.spec.Session]--
 	r.ring()

@@ -65,6 +65,7 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	}
 	s.runs[r.id] = r
 	s.per[spec.Session]++
+	s.journal.SetReserve(int64(len(s.runs)) * journal.ReservePerRun) // room for its end
 	if spec.Name != "" {
 		s.names[r.key] = r
 	}

@@ -108,9 +108,12 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 			return nil, err
 		}
 	}
-	if s.journal, err = journal.Open(cfg.Dir, journal.Options{}); err != nil {
+	if s.journal, err = journal.Open(cfg.Dir, journal.Options{Trouble: func(err error) { s.log.Error("journal", "err", err) }}); err != nil {
 		s.unlock()
 		return nil, err
+	}
+	for _, w := range s.journal.Warnings() {
+		s.log.Warn("journal", "err", w)
 	}
 	s.seq = s.journal.LastSeq()
 	s.life, s.depart = context.WithCancel(context.Background())

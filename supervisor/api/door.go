@@ -110,7 +110,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // known answers for paths and methods that do not exist.
 func (d *Door) known(w http.ResponseWriter, r *http.Request) *failure {
-	clean := path.Clean(r.URL.Path) == r.URL.Path // the mux would redirect
+	escaped := r.URL.EscapedPath()
+	clean := path.Clean(escaped) == escaped // the mux would redirect
 	if _, pattern := d.mux.Handler(r); pattern != "" && clean {
 		return nil
 	}

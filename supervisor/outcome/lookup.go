@@ -54,20 +54,20 @@ func Lookup(name string, env []string, dir string) (string, *Failure) {
 			d = "."
 		}
 		file := d + "/" + name
-		at := file
-		if dir != "" && !filepath.IsAbs(file) {
-			at = filepath.Join(dir, file)
-		}
+		at := within(dir, file)
 		st, err := os.Stat(at)
-		if err != nil || st.IsDir() {
+		if err != nil {
 			continue
 		}
-		if platform.CanExecute(at) {
+		if !st.IsDir() && platform.CanExecute(at) {
 			return file, nil
 		}
 		if denied == "" {
 			denied = file
 		}
+	}
+	if st, err := os.Stat(within(dir, denied)); denied != "" && err == nil && st.IsDir() {
+		return "", Fail(ExitCannot, "lookup", syscall.EACCES, denied, "%s: is a directory", denied)
 	}
 	if denied != "" {
 		return "", Fail(ExitCannot, "lookup", syscall.EACCES, denied, "%s: not executable (permission denied); try: chmod +x %s", denied, denied)
@@ -85,10 +85,7 @@ func Explain(err error, argv, env []string, dir string) *Failure {
 	if se.Step != "exec" {
 		return Fail(ExitProcsup, se.Step, se.Err, se.Path, "run %s: %s %s: %v", argv[0], se.Step, se.Path, se.Err)
 	}
-	at := se.Path
-	if dir != "" && !filepath.IsAbs(at) {
-		at = filepath.Join(dir, at)
-	}
+	at := within(dir, se.Path)
 	switch {
 	case errors.Is(se.Err, syscall.ENOENT):
 		if interp := platform.Interpreter(at); interp != "" {
@@ -127,4 +124,12 @@ func biggest(argv, env []string) (what string, size int) {
 		}
 	}
 	return what, size
+}
+
+// within is where a path leads for a command that runs in dir.
+func within(dir, path string) string {
+	if dir == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
