@@ -37,6 +37,7 @@ func verb(name, usage, args, help string, action func(*cli.Context, *remote) err
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Description: help,
 		OnUsageError: onUsageError, Flags: remoteFlags(flags...),
+		HideHelpCommand: true, // a handle may be called help
 		Action: func(c *cli.Context) error {
 			r, err := connect(c)
 			if err != nil {

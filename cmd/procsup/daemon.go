@@ -20,7 +20,7 @@ Examples:
 func daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Usage: "run, replace, stop or look for the daemon", ArgsUsage: "[flags of procsupd]",
-		Description: daemonHelp, SkipFlagParsing: true, HideHelp: true,
+		Description: daemonHelp, SkipFlagParsing: true, HideHelp: true, HideHelpCommand: true,
 		Action: func(c *cli.Context) error {
 			exe, err := findDaemon()
 			if err != nil {

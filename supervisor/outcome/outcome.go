@@ -5,6 +5,7 @@
 package outcome
 
 import (
+	"os"
 	"time"
 
 	"procsup/capture"
@@ -109,7 +110,13 @@ func processes(ms []pgroup.Member) []handles.Process {
 // Stream describes one captured stream; path "" when nothing is kept.
 func Stream(l *capture.Log, src capture.Source, path string) *handles.StreamOutput {
 	e := l.Stream(src).Extent()
-	return &handles.StreamOutput{Path: path, Bytes: e.Total, Omitted: ranges(e.Omitted), Why: e.Missing}
+	o := &handles.StreamOutput{Path: path, Bytes: e.Total, Omitted: ranges(e.Omitted), Why: e.Missing}
+	if path != "" && e.Total > 0 {
+		if _, err := os.Lstat(path); err != nil {
+			o.Omitted, o.Why = []handles.Range{{From: 0, To: e.Total}}, "the file was removed while the command ran"
+		}
+	}
+	return o
 }
 
 // Text is head and tail of a stream, at most max bytes; nil when its spool is
