@@ -60,6 +60,7 @@ var importMap = map[string]rule{
 	"test/bench/gowrap": {nil, nil, "the 30-line wrapper of item 1"},
 	"test/chaos":        {nil, nil, "tests only"},
 	"test/e2e":          {nil, nil, "tests only"},
+	"test/nest":         {nil, nil, "a cgroup of their own for test processes"},
 	"test/naive": {nil, nil,
 		"the wrapper that everybody writes first: it must share nothing with procsup, the tests are proven against it"},
 	"test/child": {nil, []string{"golang.org/x/sys"},
