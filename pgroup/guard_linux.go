@@ -211,6 +211,7 @@ func endRemote(r Remote, l Ladder) int {
 		return 1
 	}
 	defer g.Release()
+	l.Settle = max(l.Settle, 10*time.Second) // nobody waits for a report
 	if rep := g.Stop(l, nil); len(rep.Survivors) > 0 {
 		return 1
 	}

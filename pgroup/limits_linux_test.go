@@ -276,10 +276,17 @@ func reuse([]string) int {
 		fmt.Println("skip no reuse:", stranger.Process.Pid, pid)
 		return 0
 	}
-	strangerSurvives(old, pidfd, w)
-	if !alive(pid) {
-		fmt.Println("the stranger was ended")
+	friend := exec.Command("/bin/sleep", "1000") // in the stranger's group
+	friend.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pid}
+	if err := friend.Start(); err != nil {
+		fmt.Println(err)
 	}
+	strangerSurvives(old, pidfd, w)
+	if !alive(pid) || !alive(friend.Process.Pid) {
+		fmt.Println("the stranger was ended:", alive(pid), alive(friend.Process.Pid))
+	}
+	friend.Process.Kill()
+	friend.Wait()
 	stranger.Process.Kill()
 	if err := stranger.Wait(); err == nil || err.Error() != "signal: killed" {
 		fmt.Println("the stranger was reaped:", err)
