@@ -46,7 +46,7 @@ func isSet(name string) (set bool) {
 func mainCode(m *testing.M) (code int) {
 	room := nest.Enter()
 	defer func() {
-		if left := room.Leave(); len(left) > 0 && code == 0 {
+		if left := room.Leave(); len(left) > 0 {
 			fmt.Fprintf(os.Stderr, "cgroups left behind: %v\n", left)
 			code = 1
 		}
