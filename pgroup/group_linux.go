@@ -362,6 +362,9 @@ func (g *Group) Reap() (End, error) {
 	g.reaped = true
 	end := End{Exit: g.exit}
 	err := g.taken
+	if err == nil && !g.pinned() { // wait4(2) goes by the number
+		err = errReapedElsewhere
+	}
 	g.sub.release(g.pid, g.child, func() bool {
 		if err == nil {
 			end.Exit, end.Usage, err = platform.Reap(g.pid)

@@ -280,6 +280,28 @@ func TestStopMembersForkWhileStopped(t *testing.T) {
 	})
 }
 
+// What a member leaves in its session is known by that, with no token and
+// among other commands.
+func TestStopSessionOfAMember(t *testing.T) {
+	in(t, holdsTree, func(t *testing.T, m mode) {
+		p := sh(t, m, `env -i /usr/bin/perl -e '`+perlPrelude+`
+			setsid(); hold();
+			$SIG{TERM} = sub {
+				if (!fork) { print "left $$\n"; $SIG{TERM} = "DEFAULT"; sigprocmask(SIG_UNBLOCK, POSIX::SigSet->new(SIGTERM)); sleep 1000 }
+				exit };
+			print "up\n"; hang()' & exec sleep 1000`)
+		p.line("up")
+		r := p.Stop(long, nil)
+		wantNone(t, "survivors", r.Survivors)
+		if left := p.number("left"); alive(left) {
+			t.Errorf("process %d lives, sent %q", left, sentTo(r))
+			_ = syscall.Kill(left, syscall.SIGKILL)
+			await(t, left)
+		}
+		p.reap()
+	})
+}
+
 func TestStopForkBomb(t *testing.T) {
 	in(t, holdsTree, func(t *testing.T, m mode) {
 		p := perl(t, m, `
