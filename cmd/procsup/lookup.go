@@ -56,20 +56,20 @@ func lookup(name string, env []string, dir string) (string, *startFailure) {
 			d = "."
 		}
 		file := d + "/" + name
-		at := file
-		if dir != "" && !filepath.IsAbs(file) {
-			at = filepath.Join(dir, file)
-		}
+		at := within(dir, file)
 		st, err := os.Stat(at)
-		if err != nil || st.IsDir() {
+		if err != nil {
 			continue
 		}
-		if platform.CanExecute(at) {
+		if !st.IsDir() && platform.CanExecute(at) {
 			return file, nil
 		}
 		if denied == "" {
 			denied = file
 		}
+	}
+	if st, err := os.Stat(within(dir, denied)); denied != "" && err == nil && st.IsDir() {
+		return "", fail(exitCannot, "lookup", syscall.EACCES, denied, "%s: is a directory", denied)
 	}
 	if denied != "" {
 		return "", fail(exitCannot, "lookup", syscall.EACCES, denied, "%s: not executable (permission denied); try: chmod +x %s", denied, denied)
@@ -87,10 +87,7 @@ func explain(err error, o *options) *startFailure {
 	if se.Step != "exec" {
 		return fail(exitProcsup, se.Step, se.Err, se.Path, "run %s: %s %s: %v", o.argv[0], se.Step, se.Path, se.Err)
 	}
-	at := se.Path
-	if o.dir != "" && !filepath.IsAbs(at) {
-		at = filepath.Join(o.dir, at)
-	}
+	at := within(o.dir, se.Path)
 	switch {
 	case errors.Is(se.Err, syscall.ENOENT):
 		if interp := platform.Interpreter(at); interp != "" {
@@ -129,4 +126,12 @@ func biggest(argv, env []string) (what string, size int) {
 		}
 	}
 	return what, size
+}
+
+// within is where a path leads for a command that runs in dir.
+func within(dir, path string) string {
+	if dir == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
