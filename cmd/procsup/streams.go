@@ -212,6 +212,11 @@ func (s *streams) describe(src capture.Source) *handles.StreamOutput {
 		o.Path = s.log.Path(src)
 	}
 	o.Omitted = ranges(e.Omitted)
+	if o.Path != "" && e.Total > 0 {
+		if _, err := os.Lstat(o.Path); err != nil {
+			o.Omitted, o.Why = []handles.Range{{From: 0, To: e.Total}}, "the file was removed while the command ran"
+		}
+	}
 	return o
 }
 
