@@ -121,6 +121,7 @@ func Open(cfg Config) (*Log, error) {
 	if l.index, err = openIndex(cfg, l.epoch); err != nil {
 		return nil, err
 	}
+	l.index.gaps = l.gaps
 	for src := range l.streams {
 		l.streams[src] = newStream(l, Source(src))
 	}
@@ -140,7 +141,7 @@ func Reopen(dir string) (*Log, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l.index = &index{path: filepath.Join(dir, "index"), epoch: l.epoch}
+	l.index = &index{path: filepath.Join(dir, "index"), epoch: l.epoch, mono: monotonic(), gaps: l.gaps}
 	for src := range l.streams {
 		l.streams[src] = newStream(l, Source(src))
 	}
@@ -313,6 +314,19 @@ func (l *Log) stop() {
 		<-p.done
 	}
 	l.settle()
+}
+
+// gaps returns a record for each gap of the streams.
+func (l *Log) gaps() (recs []Record) {
+	for _, s := range l.streams {
+		e := s.Extent()
+		for _, h := range e.Omitted {
+			r := l.index.record(s.src, h.From, h.Len(), l.now())
+			r.Omitted, r.why = true, lossNamed(e.Missing)
+			recs = append(recs, r)
+		}
+	}
+	return recs
 }
 
 // settle marks every stream as ended.

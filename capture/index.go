@@ -26,7 +26,8 @@ const (
 type index struct {
 	path  string // "" = times are kept nowhere
 	epoch time.Time
-	mono  time.Duration // CLOCK_MONOTONIC at epoch
+	mono  time.Duration   // CLOCK_MONOTONIC at epoch
+	gaps  func() []Record // all gaps there are, for an index that was deleted
 
 	mu      sync.Mutex // guards what follows
 	pending []Record
@@ -158,6 +159,9 @@ func (x *index) write() error {
 	var b []byte
 	if x.size == 0 {
 		b = append(b, indexMagic...)
+		for _, r := range x.gaps() {
+			b = r.append(b)
+		}
 	}
 	for _, r := range x.pending {
 		b = r.append(b)
@@ -178,7 +182,11 @@ func (x *index) write() error {
 // open opens the file and finds the end of the last whole record.
 func (x *index) open() error {
 	if x.f != nil {
-		return nil
+		if _, named, err := fileState(x.f); named && err == nil {
+			return nil
+		}
+		x.f.Close()
+		x.f, x.size = nil, 0
 	}
 	f, err := os.OpenFile(x.path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {

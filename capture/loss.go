@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"io/fs"
+	"slices"
 )
 
 // loss says why bytes were not kept. The numbers are in index files.
@@ -39,6 +40,11 @@ func (l loss) String() string {
 		return lossText[l]
 	}
 	return lossText[lossUnknown]
+}
+
+// lossNamed is the reverse of String.
+func lossNamed(text string) loss {
+	return loss(max(slices.Index(lossText[:], text), 0))
 }
 
 // lossOf sorts an error of the spool.

@@ -156,7 +156,7 @@ func (p *pump) work() {
 			if waiting == 0 && n > 1 && !busy {
 				return
 			}
-			if waiting < batchUntil && (waiting > 0 || busy) {
+			if p.pause > 0 && waiting < p.little() && (waiting > 0 || busy) {
 				nap(p.pause)
 			}
 		}
@@ -171,17 +171,36 @@ func (p *pump) work() {
 	}
 }
 
+// little is how many bytes have to wait for more.
+func (p *pump) little() int64 {
+	if p.in.copies {
+		return batchUntil
+	}
+	return min(batchUntil, int64(p.in.size)/4)
+}
+
 // adapt chooses the pause so that a good chunk gathers: large enough for the
 // switches not to matter, small enough for the writer and the pump to take
-// turns, as the kernel locks the pipe while it is spliced.
+// turns, as the kernel locks the pipe while it is spliced. A pipe that is found
+// full and cannot be enlarged is not let wait at all.
 func (p *pump) adapt(moved int64) {
+	size := int64(p.in.size)
+	if p.in.copies {
+		size = pipeSmall
+	}
+	good := min(chunkGood, size/2)
 	switch {
-	case moved > chunkGood:
-		p.pause = max(p.pause/2, batchLeast)
-	case moved < chunkGood/4 && moved >= busyChunk:
-		p.pause = min(p.pause*2, batchMost)
+	case moved >= size*3/4 && p.pause <= batchLeast:
+		p.pause = 0
+	case moved > good:
+		p.pause /= 2
+		if moved < size*3/4 {
+			p.pause = max(p.pause, batchLeast)
+		}
 	case moved < busyChunk:
 		p.pause = batchWait
+	case moved < good/4:
+		p.pause = min(max(p.pause*2, batchLeast), batchMost)
 	}
 }
 

@@ -240,7 +240,7 @@ func TestPipeLimitOfTheUser(t *testing.T) {
 	os.Chmod(dir, 0o777)
 	cmd := child("poor", filepath.Join(dir, "log"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
-	out, err := cmd.CombinedOutput()
+	out, err := cmd.Output()
 	if want := fmt.Sprintf("exit=0 total=%d lost=0 missing=\"\"\n", len(seqText(1_000_000))); err != nil || string(out) != want {
 		t.Errorf("got %s, %v, want %s", out, err, want)
 	}

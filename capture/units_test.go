@@ -247,6 +247,7 @@ func TestIndexStaysSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.gaps = func() []Record { return nil }
 	for i := range int64(500_000) {
 		x.add(Stdout, i*10, 10, i*2*indexGrain)
 	}
@@ -265,6 +266,31 @@ func TestIndexStaysSmall(t *testing.T) {
 	}
 	if end != 5_000_000 {
 		t.Errorf("ends at %d", end)
+	}
+}
+
+// An index that is deleted with its spool comes back and knows the gaps.
+func TestDeletedIndex(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	l, err := Open(Config{Dir: dir, MaxOutput: 1 << 20, Head: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w := l.Feed(Stdout)
+	w.Write(make([]byte, 3<<20)) // the index is open from here on
+	os.Remove(filepath.Join(dir, "index"))
+	w.Write([]byte("more"))
+	if _, err := l.Records(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Reopen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := r.Stream(Stdout).Extent(), l.Stream(Stdout).Extent()
+	if d := cmp.Diff(want, got); d != "" || len(want.Omitted) == 0 {
+		t.Error(d)
 	}
 }
 

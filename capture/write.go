@@ -2,9 +2,7 @@ package capture
 
 import (
 	"errors"
-	"io"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -147,72 +145,6 @@ func (s *Stream) probe() {
 	}
 }
 
-// renew puts a new file in the place of one that was deleted, moved or
-// replaced. The newest bytes are taken along, so that a reader that keeps up
-// misses nothing; all before them are lost, and it says so. Where no new file
-// can be made, the old one, if open, is used as long as the log is open.
-func (s *Stream) renew(seg *segment, why loss) error {
-	w, total := &s.w, s.total.Load()
-	if w.broken {
-		total = s.tail.from // what is in memory is written next
-	}
-	f, info, err := s.replacement(seg.path)
-	if err != nil {
-		if w.f == nil {
-			return err
-		}
-		s.mu.Lock()
-		s.missing = why.String()
-		s.mu.Unlock()
-		s.spool.keepOpen(seg)
-		w.checked = s.log.now() + 10*pathCheck
-		return nil
-	}
-	from := total
-	if w.f != nil {
-		from = max(total-carryMax, seg.start, w.cut)
-		if !carry(f, w.f, from-seg.start, total-from) {
-			from = total
-		}
-	}
-	s.lose(Range{seg.start, from}, why)
-	s.spool.swap(seg, f, info)
-	w.f, w.seg, w.checked = f, seg, s.log.now()
-	if from == total {
-		return f.Truncate(total - seg.start)
-	}
-	return nil
-}
-
-// replacement makes a file that takes the place of whatever is at path.
-func (s *Stream) replacement(path string) (*os.File, os.FileInfo, error) {
-	if err := makeDir(filepath.Dir(path)); err != nil {
-		return nil, nil, err
-	}
-	tmp := path + ".new"
-	os.Remove(tmp)
-	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		os.Remove(tmp)
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
-}
-
-// carry copies n bytes at off from one file to the same place in another.
-func carry(to, from *os.File, off, n int64) bool {
-	k, err := io.Copy(io.NewOffsetWriter(to, off), io.NewSectionReader(from, off, n))
-	return err == nil && k == n
-}
-
 // makeRoom frees the middle so that n more bytes stay within the limit, and
 // returns how many of them may come at once.
 func (s *Stream) makeRoom(n int64) int64 {
@@ -256,123 +188,6 @@ func (s *Stream) cutTo(to, step int64) {
 	}
 	from = max(from-from%blockSize, head) // a block freed in two parts is freed with the second
 	_ = punch(w.f, from, to-from)         // it worked when probed; if not now, the bytes are only hidden
-}
-
-// put adds p by writing, and never fails: what the spool does not take is
-// counted and, for a moment, readable from memory. s.wmu is held.
-func (s *Stream) put(p []byte) {
-	for len(p) > 0 {
-		n, err := s.begin(int64(len(p)))
-		if err == nil {
-			var k int
-			k, err = s.w.f.WriteAt(p[:n], s.total.Load()-s.w.seg.start)
-			if k > 0 {
-				s.publish(int64(k))
-				p = p[k:]
-			}
-			if err != nil {
-				err = s.fail(err)
-			}
-		}
-		if err != nil {
-			s.count(p)
-			return
-		}
-	}
-}
-
-// fail marks the spool as broken by err and returns errBroken.
-func (s *Stream) fail(err error) error {
-	w := &s.w
-	w.broken, w.gap, w.why = true, s.total.Load(), lossOf(err)
-	w.retry = s.log.now() + retryAfter
-	s.rest()
-	s.mu.Lock()
-	s.tail = &tail{from: w.gap}
-	w.before, s.missing = s.missing, w.why.String()
-	s.mu.Unlock()
-	return errBroken
-}
-
-// count takes bytes that the spool cannot have: they are kept in memory until
-// newer ones take their place. It waits for matchers that would miss them.
-func (s *Stream) count(p []byte) {
-	for len(p) > 0 {
-		n := min(len(p), tailSize/4)
-		s.awaitScans(n)
-		s.mu.Lock()
-		s.tail.add(p[:n])
-		s.mu.Unlock()
-		s.publish(int64(n))
-		s.mu.Lock()
-		s.addHole(Range{s.w.gap, s.tail.from})
-		s.mu.Unlock()
-		p = p[n:]
-	}
-}
-
-// awaitScans waits until n more bytes do not push any out of the tail that a
-// matcher has still to see. Matchers never wait while there is something to see.
-func (s *Stream) awaitScans(n int) {
-	for {
-		s.mu.Lock()
-		oldest := s.tail.from + int64(max(len(s.tail.buf)+n-tailSize, 0))
-		behind := false
-		for sc := range s.scans {
-			behind = behind || sc.pos < oldest
-		}
-		if !behind {
-			s.mu.Unlock()
-			return
-		}
-		room := s.moved()
-		s.ring()
-		s.mu.Unlock()
-		<-room
-	}
-}
-
-// moved returns a channel that is closed when a reader that holds the pump up
-// has gone on. s.mu is held.
-func (s *Stream) moved() <-chan struct{} {
-	if s.room == nil {
-		s.room = make(chan struct{})
-	}
-	return s.room
-}
-
-// goOn wakes a pump that waits for readers. s.mu is held.
-func (s *Stream) goOn() {
-	if s.room != nil {
-		close(s.room)
-		s.room = nil
-	}
-}
-
-// mend tries a broken spool again with the bytes in memory. s.wmu is held.
-func (s *Stream) mend() error {
-	w := &s.w
-	w.retry = s.log.now() + retryAfter
-	err := s.ready()
-	if err == nil { // tail is only changed by a holder of wmu
-		_, err = w.f.WriteAt(s.tail.buf, s.tail.from-w.seg.start)
-	}
-	if err != nil {
-		s.rest()
-		return errBroken
-	}
-	gap := Range{w.gap, s.tail.from}
-	if gap.Len() > 0 {
-		s.log.index.gap(s.src, gap, w.why)
-	}
-	s.mu.Lock()
-	s.tail = nil
-	if gap.Len() == 0 {
-		s.missing = w.before
-	}
-	s.mu.Unlock()
-	w.broken = false
-	return nil
 }
 
 // rest closes the spool until it is needed again. s.wmu is held.

@@ -83,7 +83,7 @@ func front(args []string) int {
 	fg := OpenForeground(true)
 	sigs := make(chan os.Signal, 16)
 	signal.Notify(sigs, unix.SIGCHLD, unix.SIGCONT)
-	g, err := Start(Command{Path: "/usr/bin/perl", Args: []string{"perl", "-e", "use POSIX; $| = 1; " + args[0]},
+	g, err := Start(Command{Path: "/usr/bin/perl", Args: []string{"perl", "-e", perlPrelude + args[0]},
 		Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}, Config{Containment: Grp})
 	if err != nil {
 		fmt.Fprintln(log, err)
@@ -274,7 +274,7 @@ func TestForegroundGoesOnInTheBackground(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clean(t)
-			j := startJob(t, "own", `$SIG{CONT} = sub { print "cont\n"; exit if tcgetpgrp(0) != getpgrp() }; print "up\n"; while (1) { sleep 1000 }`)
+			j := startJob(t, "own", `$SIG{CONT} = sub { print "cont\n"; exit if tcgetpgrp(0) != getpgrp() }; hold(); print "up\n"; hang()`)
 			j.says("begun, given true")
 			j.shows("up")
 			stop(j)

@@ -25,6 +25,7 @@ type Group struct {
 	level    Level
 	cgroup   *platform.Cgroup // nil below Cgroup
 	sub      *Subreaper       // nil below Tree
+	children *Subreaper       // told of every child of ours, also at level Grp; nil without one
 	session  bool
 	base     int  // session in which the command was started; 0 = unknown
 	remote   bool // started by another process, see OpenRemote
@@ -119,7 +120,7 @@ func (cfg Config) cgroupName() string {
 
 // contain chooses the level and makes what it needs.
 func (g *Group) contain(cfg Config) error {
-	g.sub = cfg.Subreaper
+	g.sub, g.children = cfg.Subreaper, cfg.Subreaper
 	want := cfg.Containment
 	if want == Auto || want == Cgroup {
 		name := cfg.cgroupName()
@@ -167,7 +168,7 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 	}
 	g.spawner = platform.SelfMaxRSS()
 	g.started = time.Now()
-	pid, child, err := g.sub.start(true, func() (int, error) {
+	pid, child, err := g.children.start(true, func() (int, error) {
 		return syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: sys})
 	})
 	runtime.KeepAlive(c) // files are numbers
@@ -184,7 +185,7 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 	}
 	if pidfd, err = platform.OpenPidfd(pid); err != nil { // cannot be reaped: the number is ours
 		_ = killGroup(pid, syscall.SIGKILL)
-		g.sub.release(pid, child, func() bool { _, _, _ = platform.Reap(pid); return true })
+		g.children.release(pid, child, func() bool { _, _, _ = platform.Reap(pid); return true })
 		return -1, &StartError{Step: "pidfd", Path: c.Path, Err: err}
 	}
 	return pidfd, nil
@@ -362,7 +363,10 @@ func (g *Group) Reap() (End, error) {
 	g.reaped = true
 	end := End{Exit: g.exit}
 	err := g.taken
-	g.sub.release(g.pid, g.child, func() bool {
+	if err == nil && !g.pinned() { // wait4(2) goes by the number
+		err = errReapedElsewhere
+	}
+	g.children.release(g.pid, g.child, func() bool {
 		if err == nil {
 			end.Exit, end.Usage, err = platform.Reap(g.pid)
 		}

@@ -57,14 +57,14 @@ func StartGuard(g *Group, exe string, argv []string, l Ladder, deadline time.Tim
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
 	defer null.Close()
-	guard := &Guard{conn: pair[0], sub: g.sub}
+	guard := &Guard{conn: pair[0], sub: g.children}
 	n := null.Fd()
 	pidfd, err := fdOf(g.pidfd)
 	if err != nil {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
-	guard.pid, guard.child, err = g.sub.start(false, func() (int, error) {
+	guard.pid, guard.child, err = g.children.start(false, func() (int, error) {
 		return syscall.ForkExec(exe, argv, &syscall.ProcAttr{
 			Files: []uintptr{n, n, n, uintptr(pair[1]), pidfd},
 			Env:   []string{}, Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true},
@@ -211,6 +211,7 @@ func endRemote(r Remote, l Ladder) int {
 		return 1
 	}
 	defer g.Release()
+	l.Settle = max(l.Settle, 10*time.Second) // nobody waits for a report
 	if rep := g.Stop(l, nil); len(rep.Survivors) > 0 {
 		return 1
 	}

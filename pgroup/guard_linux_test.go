@@ -164,7 +164,10 @@ func (s *supervisor) cleared(within time.Duration) {
 	}
 }
 
-const guardGrace = 200 * time.Millisecond
+const (
+	guardGrace = 200 * time.Millisecond
+	atMost     = 3 * time.Second // 1 s is the promise; the rest is for a busy machine
+)
 
 var guardModes = []mode{cagedTree, tree, plain}
 
@@ -192,7 +195,7 @@ func TestGuardEndsTheTree(t *testing.T) {
 				s := startSupervisor(t, m, x.policy, guardGrace, 0, x.script)
 				s.lines(append(x.say, "guard")...)
 				s.kill()
-				s.cleared(guardGrace + time.Second)
+				s.cleared(guardGrace + atMost)
 			})
 		})
 	}
@@ -206,7 +209,7 @@ func TestGuardAtRandomMoments(t *testing.T) {
 			s.lines("guard")
 			time.Sleep(rand.N(40 * time.Millisecond)) // the moment
 			s.kill()
-			s.cleared(guardGrace + time.Second)
+			s.cleared(guardGrace + atMost)
 		}
 	})
 }
@@ -219,7 +222,7 @@ func TestGuardKeepsTheDeadlineOfAStoppedSupervisor(t *testing.T) {
 		awaitState(t, s.cmd.Process.Pid, 'T')
 		begin := time.Now()
 		s.cleared(5 * time.Second)
-		took(t, "the end", time.Since(begin), 0, 200*time.Millisecond+guardGrace+time.Second)
+		took(t, "the end", time.Since(begin), 0, 200*time.Millisecond+guardGrace+atMost)
 		_ = s.cmd.Process.Signal(syscall.SIGCONT)
 		if line, _ := s.out.ReadString('\n'); line != "ended TERM kept true died false\n" {
 			t.Errorf("supervisor said %q", line)
@@ -301,7 +304,7 @@ func TestGuardIgnoresWhatATreeIsSent(t *testing.T) {
 		t.Error("it ended")
 	}
 	s.kill()
-	s.cleared(guardGrace + time.Second)
+	s.cleared(guardGrace + atMost)
 }
 
 // The guard lives for a whole grace here, with nothing of the caller's open.
@@ -313,7 +316,7 @@ func TestGuardHoldsNoDescriptorOfTheCaller(t *testing.T) {
 	}
 	defer r.Close()
 	s := startSupervisor(t, tree, Kill, time.Second, 0,
-		`setsid sh -c 'trap "" TERM; echo away $$; exec >/dev/null 2>&1 3>&-; while :; do sleep 1000; done' & exec sleep 1000`, w)
+		`setsid sh -c 'trap "" TERM; echo away $$; exec >/dev/null 2>&1 3>&- 4>&- 5>&- 6>&-; while :; do sleep 1000; done' & exec sleep 1000`, w, w, w, w) // 3 and 4 are the guard's own
 	w.Close()
 	s.lines("away", "guard")
 	up(t, s.guard)

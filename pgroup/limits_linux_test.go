@@ -237,13 +237,22 @@ func TestSurvivorsAreNamed(t *testing.T) {
 
 // reuse runs as PID 1 of a pid namespace, where numbers can be chosen, and says
 // what went wrong.
-func reuse([]string) int {
+func reuse(args []string) int {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		fmt.Println("skip", err)
 		return 0
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		fmt.Println("skip", err)
+		return 0
+	}
+	if args[0] == "stolen" {
+		for range 20 { // a thread of ours may get the number instead
+			if stolen() {
+				return 0
+			}
+		}
+		fmt.Println("skip no reuse")
 		return 0
 	}
 	sleep := func() *exec.Cmd {
@@ -276,15 +285,61 @@ func reuse([]string) int {
 		fmt.Println("skip no reuse:", stranger.Process.Pid, pid)
 		return 0
 	}
+	friend := exec.Command("/bin/sleep", "1000") // in the stranger's group
+	friend.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: pid}
+	if err := friend.Start(); err != nil {
+		fmt.Println(err)
+	}
 	strangerSurvives(old, pidfd, w)
-	if !alive(pid) {
+	if !alive(pid) || !alive(friend.Process.Pid) {
+		fmt.Println("the stranger was ended:", alive(pid), alive(friend.Process.Pid))
+	}
+	friend.Process.Kill()
+	friend.Wait()
+	stranger.Process.Kill()
+	if err := stranger.Wait(); err == nil || err.Error() != "signal: killed" {
+		fmt.Println("the stranger was reaped:", err)
+	}
+	return 0
+}
+
+// stolen is reuse for a command of ours whose leader the host reaped; false if
+// the number was not given again.
+func stolen() bool {
+	g, err := Start(Command{Path: "/bin/true", Args: []string{"true"}}, Config{Containment: Grp})
+	if err != nil {
+		fmt.Println(err)
+		return true
+	}
+	<-g.Done()
+	_, _ = unix.Wait4(g.PID(), nil, 0, nil)
+	if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(g.PID()-1)), 0); err != nil {
+		fmt.Println("skip", err)
+		return true
+	}
+	stranger := exec.Command("/bin/sleep", "1000")
+	stranger.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := stranger.Start(); err != nil {
+		fmt.Println(err)
+		return true
+	}
+	hit := stranger.Process.Pid == g.PID()
+	if hit {
+		_ = g.Signal(syscall.SIGKILL)
+		_ = g.SignalLeader(syscall.SIGKILL)
+		g.Stop(Ladder{Grace: -1}, nil)
+	}
+	if _, err := g.Reap(); err != nil {
+		fmt.Println("reap:", err) // the exit was seen before
+	}
+	if !alive(stranger.Process.Pid) {
 		fmt.Println("the stranger was ended")
 	}
 	stranger.Process.Kill()
 	if err := stranger.Wait(); err == nil || err.Error() != "signal: killed" {
 		fmt.Println("the stranger was reaped:", err)
 	}
-	return 0
+	return hit
 }
 
 // strangerSurvives tries everything that could hit the new owner of a number.
@@ -326,15 +381,19 @@ func strangerSurvives(old platform.Stat, pidfd int, w *watch) {
 
 func TestA8NumberHasAnotherOwner(t *testing.T) {
 	needRoot(t)
-	clean(t)
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{helperName, "reuse"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
-	out, err := cmd.CombinedOutput()
-	switch {
-	case strings.HasPrefix(string(out), "skip"):
-		t.Skip(string(out))
-	case len(out) > 0 || err != nil:
-		t.Errorf("%s %v", out, err)
+	for _, of := range []string{"remote", "stolen"} {
+		t.Run(of, func(t *testing.T) {
+			clean(t)
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Args = []string{helperName, "reuse", of}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+			out, err := cmd.CombinedOutput()
+			switch {
+			case strings.HasPrefix(string(out), "skip"):
+				t.Skip(string(out))
+			case len(out) > 0 || err != nil:
+				t.Errorf("%s %v", out, err)
+			}
+		})
 	}
 }

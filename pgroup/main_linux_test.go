@@ -189,11 +189,18 @@ func sh(t *testing.T, m mode, script string) *proc {
 	return launch(t, m.config(t), Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}})
 }
 
+// perlPrelude gives scripts hold and hang: between a look at what has come and
+// sleep, perl misses a signal for as long as it sleeps.
+const perlPrelude = `use POSIX; $| = 1;
+	sub hold { sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGTERM, SIGINT, SIGCONT)) }
+	sub hang { while (1) { sigsuspend(POSIX::SigSet->new) } }
+	`
+
 // perl starts a perl script, for what a shell cannot do without children: a
 // signal that comes between a shell's fork and exec is lost.
 func perl(t *testing.T, m mode, script string) *proc {
 	t.Helper()
-	return launch(t, m.config(t), Command{Path: "/usr/bin/perl", Args: []string{"perl", "-e", "use POSIX; $| = 1; " + script}})
+	return launch(t, m.config(t), Command{Path: "/usr/bin/perl", Args: []string{"perl", "-e", perlPrelude + script}})
 }
 
 // launch starts a command that prints, with all below it, to one pipe. Cleanup

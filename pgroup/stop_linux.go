@@ -39,13 +39,13 @@ func (g *Group) Stop(l Ladder, next <-chan struct{}) Report {
 func (g *Group) Finish(policy Leftover, linger time.Duration, l Ladder, next <-chan struct{}) Report {
 	<-g.done
 	if g.gone() {
-		return Report{}
+		return g.quiet()
 	}
 	s := g.newSweep(l, next)
 	defer s.watch.close()
 	switch s.empty(time.Now().Add(linger)) {
 	case allGone:
-		return Report{}
+		return g.quiet()
 	case hurried:
 		policy = Kill
 	}
@@ -63,6 +63,9 @@ func (g *Group) Finish(policy Leftover, linger time.Duration, l Ladder, next <-c
 	s.kill()
 	return Report{Signals: g.Signals(), Leftovers: left, Survivors: s.survivors()}
 }
+
+// quiet is the report on a tree of which nothing within reach is left.
+func (g *Group) quiet() Report { return Report{Survivors: g.strays()} }
 
 // step sends one signal to the leader's group and continues it.
 func (g *Group) step(sig syscall.Signal) {
@@ -255,7 +258,7 @@ func (s *sweep) survivors() []Member {
 	for _, st := range s.g.members() {
 		out = append(out, s.why(st))
 	}
-	return out
+	return append(out, s.g.strays()...)
 }
 
 func (s *sweep) why(st platform.Stat) Member {

@@ -14,7 +14,7 @@ import (
 var short = Ladder{Grace: 150 * time.Millisecond, Settle: 5 * time.Second}
 
 // long is one for tests in which it must not be.
-var long = Ladder{Grace: 20 * time.Second, Settle: 5 * time.Second}
+var long = Ladder{Grace: 8 * time.Second, Settle: 5 * time.Second}
 
 const immune = `trap "" TERM; echo ready; while :; do sleep 1000; done`
 
@@ -138,7 +138,8 @@ func TestA6Daemon(t *testing.T) {
 				daemon := p.number("daemon")
 				r := p.Finish(Kill, 100*time.Millisecond, long, nil) // its parent may be about to end
 				if len(r.Leftovers) != 1 || r.Leftovers[0].PID != daemon {
-					t.Errorf("leftovers %+v, want %d", r.Leftovers, daemon)
+					st, err := platform.ReadStat(daemon)
+					t.Errorf("leftovers %+v, want %d: %+v, %v", r.Leftovers, daemon, st, err)
 				}
 				wantSent(t, r, "TERM member")
 				wantNone(t, "survivors", r.Survivors)
@@ -155,7 +156,7 @@ func TestA6Daemon(t *testing.T) {
 
 func TestA11EachKeyIsTheNextStep(t *testing.T) {
 	in(t, allModes, func(t *testing.T, m mode) {
-		p := perl(t, m, `for my $s ("INT", "TERM") { $SIG{$s} = sub { print "$s\n" } } print "ready\n"; while (1) { sleep 1000 }`)
+		p := perl(t, m, `for my $s ("INT", "TERM") { $SIG{$s} = sub { print "$s\n" } } hold(); print "ready\n"; hang()`)
 		p.line("ready")
 		next := make(chan struct{})
 		done := make(chan Report)
@@ -173,7 +174,7 @@ func TestA11EachKeyIsTheNextStep(t *testing.T) {
 
 func TestG10TheTrapRuns(t *testing.T) {
 	in(t, allModes, func(t *testing.T, m mode) {
-		p := perl(t, m, `$SIG{TERM} = sub { print "bye\n"; exit 0 }; print "ready\n"; sleep 1000`)
+		p := perl(t, m, `$SIG{TERM} = sub { print "bye\n"; exit 0 }; hold(); print "ready\n"; hang()`)
 		p.line("ready")
 		r := p.Stop(long, nil)
 		p.line("bye")
@@ -189,8 +190,9 @@ func TestG10TheTrapRuns(t *testing.T) {
 func TestStopLeaderManagesItsChildrenFirst(t *testing.T) {
 	in(t, holdsTree, func(t *testing.T, m mode) {
 		p := perl(t, m, `
-			if (!fork) { POSIX::setsid(); $SIG{TERM} = sub { print "member\n"; exit }; print "up\n"; sleep 1000 }
-			$SIG{TERM} = sub { print "leader\n"; exit }; print "up\n"; sleep 1000`)
+			hold();
+			if (!fork) { POSIX::setsid(); $SIG{TERM} = sub { print "member\n"; exit }; print "up\n"; hang() }
+			$SIG{TERM} = sub { print "leader\n"; exit }; print "up\n"; hang()`)
 		p.line("up")
 		p.line("up")
 		r := p.Stop(long, nil)
@@ -258,13 +260,12 @@ func TestStopLeaderIsStopped(t *testing.T) {
 func TestStopMembersForkWhileStopped(t *testing.T) {
 	in(t, holdsTree, func(t *testing.T, m mode) {
 		p := perl(t, m, `
-			my $term = POSIX::SigSet->new(SIGTERM);
 			sub child {
+				hold();
 				$SIG{TERM} = sub {
-					sigprocmask(SIG_BLOCK, $term);
-					if (!fork) { POSIX::setsid(); $SIG{TERM} = "DEFAULT"; sigprocmask(SIG_UNBLOCK, $term); sleep 1000 }
+					if (!fork) { POSIX::setsid(); $SIG{TERM} = "DEFAULT"; sigprocmask(SIG_UNBLOCK, POSIX::SigSet->new(SIGTERM)); sleep 1000 }
 					exit };
-				print "up\n"; sleep 1000 }
+				print "up\n"; hang() }
 			if (!fork) { POSIX::setsid(); child() }
 			if (!fork) { child() }
 			exec "/bin/sleep", "1000"`)
@@ -279,13 +280,35 @@ func TestStopMembersForkWhileStopped(t *testing.T) {
 	})
 }
 
+// What a member leaves in its session is known by that, with no token and
+// among other commands.
+func TestStopSessionOfAMember(t *testing.T) {
+	in(t, holdsTree, func(t *testing.T, m mode) {
+		p := sh(t, m, `env -i /usr/bin/perl -e '`+perlPrelude+`
+			setsid(); hold();
+			$SIG{TERM} = sub {
+				if (!fork) { print "left $$\n"; $SIG{TERM} = "DEFAULT"; sigprocmask(SIG_UNBLOCK, POSIX::SigSet->new(SIGTERM)); sleep 1000 }
+				exit };
+			print "up\n"; hang()' & exec sleep 1000`)
+		p.line("up")
+		r := p.Stop(long, nil)
+		wantNone(t, "survivors", r.Survivors)
+		if left := p.number("left"); alive(left) {
+			t.Errorf("process %d lives, sent %q", left, sentTo(r))
+			_ = syscall.Kill(left, syscall.SIGKILL)
+			await(t, left)
+		}
+		p.reap()
+	})
+}
+
 func TestStopForkBomb(t *testing.T) {
 	in(t, holdsTree, func(t *testing.T, m mode) {
 		p := perl(t, m, `
 			$SIG{TERM} = "IGNORE";
 			for my $depth (1..6) { fork; POSIX::setsid() }
 			print "up\n";
-			for (my $n = 0; $n < 3; $n++) { if (!fork) { POSIX::setsid(); $n = 9 } select undef, undef, undef, 0.02 }
+			for (my $n = 0; $n < 5; $n++) { if (!fork) { POSIX::setsid(); $n = 9 } select undef, undef, undef, 0.004 }
 			sleep 1000`)
 		p.line("up")
 		begin := time.Now()

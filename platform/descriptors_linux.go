@@ -55,3 +55,21 @@ func MonotonicNow() int64 {
 	}
 	return ts.Nano()
 }
+
+// SpareFDs reports whether n more descriptors can be opened. It opens and
+// closes them by fcntl(2), F_DUPFD.
+func SpareFDs(n int) bool {
+	got := make([]int, 0, n)
+	defer func() { CloseFDs(got) }()
+	for range n {
+		fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
+		if err == unix.EBADF { // descriptor 2 is closed
+			fd, err = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		if err != nil {
+			return false
+		}
+		got = append(got, fd)
+	}
+	return true
+}

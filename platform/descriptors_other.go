@@ -13,3 +13,6 @@ func LetGo(fd, null int) {}
 
 // SetCloexec does nothing here.
 func SetCloexec(fd int) bool { return fd >= 0 }
+
+// SpareFDs is not checked here.
+func SpareFDs(int) bool { return true }

@@ -25,6 +25,7 @@ func StopGroup(sig syscall.Signal) {
 	}
 	action(&ignore, &old)
 	_ = unix.Kill(0, sig)
+	action(&ignore, nil) // drops a copy that was queued, as one is while a thread blocks it
 	action(&byDefault, nil)
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
 	action(&old, nil)

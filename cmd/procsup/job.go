@@ -19,6 +19,9 @@ const (
 	linger = 50 * time.Millisecond
 	// maxGuards bounds how often a guard that was killed is replaced.
 	maxGuards = 5
+	// spareFDs is what a run opens besides what it was given, and Go's runtime
+	// for its poller, which ends the program when it gets none.
+	spareFDs = 24
 	// catchLater is when the signals other than stops are caught: catching
 	// them all costs as much as a short command takes. One that comes earlier
 	// has its default effect.
@@ -62,6 +65,10 @@ type job struct {
 
 // runForeground runs one command. Its error is how procsup has to end.
 func runForeground(o *options, signals *caught) error {
+	if !platform.SpareFDs(spareFDs) {
+		soft, _ := platform.FDLimit()
+		return unusable("run: too few file descriptors (EMFILE): RLIMIT_NOFILE is %d and %d more are needed; try: ulimit -n 256", soft, spareFDs)
+	}
 	j := &job{opt: o, id: handles.NewID(), next: make(chan struct{}, 1), settled: make(chan pgroup.Report, 1), signals: signals.c}
 	j.parent = os.Getenv(pgroup.TokenVar)
 	j.token = childToken(j.parent, j.id)
@@ -97,7 +104,7 @@ func (j *job) start(signals *caught) *outcome.Failure {
 	if f != nil {
 		return f
 	}
-	if o.containment != pgroup.Grp {
+	if o.containment != pgroup.Grp || os.Getpid() == 1 { // PID 1 gets orphans anyway, and has to reap them
 		j.sub, _ = pgroup.BecomeSubreaper(true) // where it fails the level says so
 	}
 	if !o.pty {
@@ -219,7 +226,7 @@ func (j *job) leaderEnded() {
 		return
 	}
 	j.ending = true
-	if j.group.Gone() {
+	if j.group.Containment() != pgroup.Grp && j.group.Gone() {
 		j.guard.Release()
 		j.hasResult = true
 		return

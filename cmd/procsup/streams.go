@@ -19,10 +19,12 @@ const (
 	drainIdle = 50 * time.Millisecond
 	drainMax  = 2 * time.Second
 	// passWindow is how far the command may run ahead of whoever reads our
-	// output: as with a pipe, it then waits, and nothing is lost.
-	passWindow = 1 << 20
+	// output when no copy is kept, else half of what is kept: a reader that
+	// stops costs it nothing before. Then it waits, as with a pipe, so that
+	// nothing is lost.
+	passWindow = 32 << 20
 	// passKept is what is kept of each stream when it only passes through.
-	passKept = 16 << 20
+	passKept = 64 << 20
 )
 
 // streams are the standard streams of the command: inherited, captured, or a
@@ -56,9 +58,9 @@ func openStreams(o *options) (*streams, error) {
 	if o.captures() {
 		cfg := capture.Config{Dir: o.capture, MaxOutput: o.maxOutput}
 		if !o.json {
-			cfg.Window = passWindow
+			cfg.Window = max(o.maxOutput/2, 1)
 			if o.capture == "" {
-				cfg.MaxOutput = passKept
+				cfg.MaxOutput, cfg.Window = passKept, passWindow
 			}
 		}
 		if s.log, err = capture.Open(cfg); err != nil {
@@ -149,8 +151,8 @@ func (s *streams) pass(src capture.Source, to *os.File) {
 }
 
 // finish drains what is still in the pipes after the tree was dealt with, and
-// waits for whoever reads our output, as a shell would. A signal that asks us
-// to stop ends that. complete is false when a process out of reach keeps a
+// waits for whoever reads our output, as a shell would; not for long if the
+// command was stopped. A signal that asks us to stop ends that. complete is false when a process out of reach keeps a
 // stream open.
 func (s *streams) finish(signals <-chan os.Signal, stopped bool) (complete bool) {
 	complete = true
@@ -166,9 +168,16 @@ func (s *streams) finish(signals <-chan os.Signal, stopped bool) (complete bool)
 		s.copies.Wait()
 		close(passed)
 	}()
+	var enough <-chan time.Time
+	if stopped { // without us the command would have been ended in the middle of a write
+		enough = time.After(drainMax)
+	}
 	for {
 		select {
 		case <-passed:
+			return complete
+		case <-enough:
+			s.cancel()
 			return complete
 		case sig := <-signals:
 			if platform.ClassOf(sig.(syscall.Signal)) == platform.AsksStop {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"procsup/test/nest"
 )
 
 var rounds = flag.Int("rounds", 5, "`kills` of each kind")
@@ -28,7 +30,12 @@ func TestMain(m *testing.M) {
 	os.Exit(mainCode(m))
 }
 
+// room is where procsup makes its cgroups.
+var room *nest.Nest
+
 func mainCode(m *testing.M) int {
+	room = nest.Enter()
+	defer room.Leave()
 	// What is orphaned comes to us, so that nothing is reaped behind our back.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -150,7 +157,7 @@ func (r *run) gone(t *testing.T, within time.Duration) {
 			t.Errorf("%s: %d (%s) is left", r.level, pid, commandOf(pid))
 		}
 	}
-	for left := emptyCgroups(); len(left) > 0; left = emptyCgroups() {
+	for left := room.Left(); len(left) > 0; left = room.Left() {
 		if time.Now().After(end.Add(time.Second)) {
 			t.Errorf("%s: cgroups are left: %v", r.level, left)
 			return

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"path/filepath"
 )
 
 // alive says whether a process runs; a zombie does not.
@@ -43,32 +41,4 @@ func waitGone(pid int, within time.Duration) bool {
 func commandOf(pid int) string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
-}
-
-// before are the cgroups that somebody else left.
-var before = map[string]bool{}
-
-func init() {
-	for _, path := range emptyCgroups() {
-		before[path] = true
-	}
-}
-
-// emptyCgroups are cgroups of procsup that nobody is in.
-func emptyCgroups() (left []string) {
-	mounts, _ := os.ReadFile("/proc/self/mounts")
-	for _, line := range strings.Split(string(mounts), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 3 || f[2] != "cgroup2" {
-			continue
-		}
-		found, _ := filepath.Glob(f[1] + "/*procsup*")
-		for _, path := range found {
-			events, err := os.ReadFile(path + "/cgroup.events")
-			if err == nil && bytes.Contains(events, []byte("populated 0")) && !before[path] {
-				left = append(left, path)
-			}
-		}
-	}
-	return left
 }

@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"procsup/test/nest"
 )
 
 // The environment by which the test process tells its copy that runs as
@@ -43,7 +43,14 @@ func isSet(name string) (set bool) {
 	return set
 }
 
-func mainCode(m *testing.M) int {
+func mainCode(m *testing.M) (code int) {
+	room := nest.Enter()
+	defer func() {
+		if left := room.Leave(); len(left) > 0 {
+			fmt.Fprintf(os.Stderr, "cgroups left behind: %v\n", left)
+			code = 1
+		}
+	}()
 	// Orphans of a run come to us instead of to PID 1, so that what a script
 	// left behind can be seen. prctl(2).
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -70,30 +77,12 @@ func mainCode(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	before := emptyCgroups()
-	code := m.Run()
+	code = m.Run()
 	if left := adopted(); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "left behind after all tests: %v\n", left)
 		return 1
 	}
-	if left := newCgroups(before); len(left) > 0 {
-		fmt.Fprintf(os.Stderr, "cgroups left behind: %v\n", left)
-		return 1
-	}
 	return code
-}
-
-// newCgroups are empty cgroups that were not there before and stay: somebody
-// else's run may be about to remove the one that we see.
-func newCgroups(before []string) (left []string) {
-	left = emptyCgroups()
-	if len(left) > 0 {
-		time.Sleep(time.Second)
-	}
-	again := emptyCgroups()
-	return slices.DeleteFunc(left, func(path string) bool {
-		return slices.Contains(before, path) || !slices.Contains(again, path)
-	})
 }
 
 // build puts procsup into dir, race-built when we are.

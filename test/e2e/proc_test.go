@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -129,26 +128,4 @@ func pidsIn(data []byte) (found []int, err error) {
 		err = fmt.Errorf("no pid in it")
 	}
 	return found, err
-}
-
-// emptyCgroups are the cgroups of procsup that nobody is in: a run removes its
-// own when it ends. Those that stay for a second are left behind.
-func emptyCgroups() (left []string) {
-	mounts, _ := os.ReadFile("/proc/self/mounts")
-	for _, line := range strings.Split(string(mounts), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 3 || f[2] != "cgroup2" {
-			continue
-		}
-		filepath.WalkDir(f[1], func(path string, d os.DirEntry, err error) error {
-			if err == nil && d.IsDir() && strings.Contains(d.Name(), "procsup") {
-				events, err := os.ReadFile(path + "/cgroup.events")
-				if err == nil && bytes.Contains(events, []byte("populated 0")) {
-					left = append(left, path)
-				}
-			}
-			return nil
-		})
-	}
-	return left
 }

@@ -110,6 +110,8 @@ func (x *term) close() {
 		x.t.Errorf("left behind: %v", left)
 	}
 	if x.t.Failed() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
 		x.t.Logf("the terminal:\n%s", x.out)
 	}
 }
