@@ -16,6 +16,20 @@ import (
 	"procsup/platform"
 )
 
+// spawnMany starts runs run0, run1 … that exit with their number.
+func (r *rig) spawnMany(n int) (reps []report, opens []func()) {
+	r.t.Helper()
+	for i := range n {
+		id := fmt.Sprint("run", i)
+		rep, open := r.spawnGated(id, fmt.Sprint(i))
+		r.do("spawned %s", id)
+		reps, opens = append(reps, rep), append(opens, open)
+	}
+	r.do("register sync 0") // its answer says that the keeper has read so far
+	r.do("withdraw sync")
+	return reps, opens
+}
+
 // S4-31: ends are handed over in the order in which they were, wherever keeper
 // and supervisor were meanwhile.
 func TestOrderOfExits(t *testing.T) {
@@ -26,15 +40,7 @@ func TestOrderOfExits(t *testing.T) {
 			const n = 12
 			r := newRig(t, rigConfig{Retry: time.Hour})
 			r.connected()
-			var reps [n]report
-			var opens [n]func()
-			for i := range n {
-				id := fmt.Sprint("run", i)
-				reps[i], opens[i] = r.spawnGated(id, fmt.Sprint(i))
-				r.do("spawned %s", id)
-			}
-			r.do("register sync 0") // its answer says that the keeper has read so far
-			r.do("withdraw sync")
+			reps, opens := r.spawnMany(n)
 			keeper := r.cmd.Process.Pid
 			switch when {
 			case "supervisor stopped": // their parent lives and sees nothing
@@ -169,8 +175,8 @@ func TestOrphans(t *testing.T) {
 	if e := r.exitOf("a"); e.Code != 3 {
 		t.Fatalf("exit %+v", e)
 	}
-	began := time.Now() // before the first listing that counts
-	for i, open := range opens {
+	began := time.Now()                           // before the first listing that counts
+	for i, open := range slices.Backward(opens) { // one that ends during a listing was passed by it
 		open()
 		awaitReaped(t, orphans[i])
 	}

@@ -136,29 +136,29 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "unmarked":
 		m.unmarked = true
 		return rep, nil
+	case "reap":
+		_, _, err = platform.Reap(r.pid)
+		return rep, err
+	case "read1", "read": // id pipe
+		return r.readLine(atoi(args[1]), verb == "read1")
+	case "exe":
+		rep.Text, err = os.Readlink("/proc/self/exe")
+		return rep, err
+	case "exit":
+		os.Exit(atoi(id))
+	}
+	return m.talk(verb, id, r, args)
+}
+
+// talk is the steps that only tell the keeper something.
+func (m *manual) talk(verb, id string, r *manualRun, args []string) (rep report, err error) {
+	switch verb {
 	case "spawned":
 		return rep, m.link.Spawned(id, r.pid, r.ticks)
 	case "withdraw":
 		return rep, m.link.Withdraw(id)
 	case "settled":
 		return rep, m.link.Settled(id)
-	case "reap":
-		_, _, err = platform.Reap(r.pid)
-		return rep, err
-	case "read1": // id pipe: one line, and no byte after it
-		var line []byte
-		for b := []byte{0}; b[0] != '\n'; line = append(line, b[0]) {
-			if _, err := r.read[atoi(args[1])].Read(b); err != nil {
-				return rep, err
-			}
-		}
-		return report{Text: string(line)}, nil
-	case "read": // id pipe: one line
-		if atoi(args[1]) >= len(r.read) {
-			return rep, errors.New("no such pipe")
-		}
-		line, err := bufio.NewReader(r.read[atoi(args[1])]).ReadString('\n')
-		return report{Text: line}, err
 	case "ready":
 		return rep, m.link.Ready()
 	case "done":
@@ -167,9 +167,6 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 		return rep, m.link.Replace(id)
 	case "close":
 		return rep, errors.Join(m.link.Close(), unix.Close(m.raw))
-	case "exe":
-		rep.Text, err = os.Readlink("/proc/self/exe")
-		return rep, err
 	case "fake": // its command is this process
 		ident, err := platform.Identify(os.Getpid())
 		if err != nil {
@@ -184,8 +181,6 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 		return rep, sendPacket(m.raw, []byte(strings.Join(args, " ")), []int{0, 1, 2})
 	case "raw": // a packet of whatever bytes
 		return rep, sendPacket(m.raw, []byte(strings.Join(args, " ")), nil)
-	case "exit":
-		os.Exit(atoi(id))
 	}
 	return rep, errors.New("no such step: " + verb)
 }
@@ -257,4 +252,21 @@ func (m *manual) bench(n int) (rep report, err error) {
 		}
 	}
 	return report{Ticks: uint64(time.Since(began))}, nil
+}
+
+// readLine reads a line of one pipe, with exact no byte after it.
+func (r *manualRun) readLine(pipe int, exact bool) (rep report, err error) {
+	if pipe >= len(r.read) {
+		return rep, errors.New("no such pipe")
+	}
+	if !exact {
+		rep.Text, err = bufio.NewReader(r.read[pipe]).ReadString('\n')
+		return rep, err
+	}
+	for b := []byte{0}; b[0] != '\n'; rep.Text += string(b) {
+		if _, err := r.read[pipe].Read(b); err != nil {
+			return rep, err
+		}
+	}
+	return rep, nil
 }

@@ -142,40 +142,47 @@ func TestOtherKeepers(t *testing.T) {
 			if req := <-l.Requests(); req.Replace || time.Until(req.Deadline) < time.Second {
 				t.Errorf("request %+v", req)
 			}
-			answered := make(chan error, 1)
-			go func() { answered <- l.Register("c", "c", []*os.File{os.Stdin}) }() // ends with the answer
-			m, fds := k.hear()
-			closeAll(fds)
-			k.say(fmt.Sprintf(`{"kind":"ack","seq":%d,"count":1}`, m.Seq)) // an older one gives no mark
-			if err := <-answered; err != nil {
-				t.Error(err)
-			}
-			ran := false
-			l.Mark("c", func() { ran = true })
-			(*Link)(nil).Mark("c", func() { ran = ran && true })
-			if !ran {
-				t.Error("Mark did not run the start")
-			}
-			go func() { answered <- l.Register("d", "d", nil) }() // ends with the keeper
-			k.hear()
-			k.die()
-			if err := <-answered; !errors.Is(err, ErrGone) {
-				t.Errorf("register: %v, want ErrGone", err)
-			}
-			<-l.Gone()
-			for range l.Exits() {
-				t.Error("an exit")
-			}
-			if err := l.Ready(); !errors.Is(err, ErrGone) {
-				t.Errorf("ready: %v, want ErrGone", err)
-			}
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			k.useAndDie(l)
 			if got := openFDs(); len(got) != len(before)-2 { // the two ends of the socket
 				t.Errorf("descriptors %v, before %v", got, before)
 			}
 		})
+	}
+}
+
+// useAndDie answers one registration, with no mark, and dies over the next.
+func (k *fakeKeeper) useAndDie(l *Link) {
+	t := k.t
+	t.Helper()
+	answered := make(chan error, 1)
+	go func() { answered <- l.Register("c", "c", []*os.File{os.Stdin}) }() // ends with the answer
+	m, fds := k.hear()
+	closeAll(fds)
+	k.say(fmt.Sprintf(`{"kind":"ack","seq":%d,"count":1}`, m.Seq)) // an older one gives no mark
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	ran := false
+	l.Mark("c", func() { ran = true })
+	(*Link)(nil).Mark("c", func() { ran = ran && true })
+	if !ran {
+		t.Error("Mark did not run the start")
+	}
+	go func() { answered <- l.Register("d", "d", nil) }() // ends with the keeper
+	k.hear()
+	k.die()
+	if err := <-answered; !errors.Is(err, ErrGone) {
+		t.Errorf("register: %v, want ErrGone", err)
+	}
+	<-l.Gone()
+	for range l.Exits() {
+		t.Error("an exit")
+	}
+	if err := l.Ready(); !errors.Is(err, ErrGone) {
+		t.Errorf("ready: %v, want ErrGone", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

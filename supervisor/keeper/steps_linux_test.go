@@ -46,16 +46,6 @@ func TestDeathInStart(t *testing.T) {
 			t.Errorf("runs after Withdraw: %+v", h.Runs)
 		}
 	})
-	t.Run("withdrawn", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, rigConfig{})
-		r.connected()
-		r.do("register a 1")
-		r.do("withdraw a")
-		if h := r.kill(); len(h.Runs) != 0 {
-			t.Errorf("runs after Withdraw: %+v", h.Runs)
-		}
-	})
 	for _, marks := range []string{"marked", "unmarked"} {
 		t.Run("spawned, not told, "+marks, func(t *testing.T) {
 			t.Parallel()
@@ -99,6 +89,17 @@ func TestDeathInStart(t *testing.T) {
 			t.Errorf("exit %+v, want 3", e)
 		}
 	})
+}
+
+func TestWithdrawn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigConfig{})
+	r.connected()
+	r.do("register a 1")
+	r.do("withdraw a")
+	if h := r.kill(); len(h.Runs) != 0 {
+		t.Errorf("runs after Withdraw: %+v", h.Runs)
+	}
 }
 
 // A command that drops its environment is told by its mark, without marks by
@@ -315,25 +316,32 @@ func TestDeathInEnd(t *testing.T) {
 				open()
 				tc.after(r, rep.PID)
 			}
-			a := r.sup.run(t, "a")
-			if a.PID != rep.PID || a.Exit == nil || a.Exit.Code != 9 || a.Exit.Order != 1 || a.Exit.At.IsZero() {
-				t.Fatalf("run %+v exit %+v, want exit 9", a, a.Exit)
-			}
-			if name != "reaped" && a.Exit.Usage.MaxRSS == 0 {
-				t.Error("no usage")
-			}
-			if st, err := platform.ReadStat(rep.PID); name != "reaped" && (err != nil || st.State != 'Z') {
-				t.Errorf("before Settled the leader is %c (%v), want a zombie", st.State, err)
-			}
-			if got := r.do("read a 0").Text; got != "hello outer/a\n" {
-				t.Errorf("output %q", got)
-			}
+			checkEnded(t, r, rep.PID, name != "reaped")
 			r.do("settled a")
 			awaitReaped(t, pidfd)
 			if h := r.kill(); len(h.Runs) != 0 {
 				t.Errorf("runs %+v after Settled", h.Runs)
 			}
 		})
+	}
+}
+
+// checkEnded checks what is handed over of run a, which ended with 9. With ours
+// it was the keeper's child.
+func checkEnded(t *testing.T, r *rig, pid int, ours bool) {
+	t.Helper()
+	a := r.sup.run(t, "a")
+	if a.PID != pid || a.Exit == nil || a.Exit.Code != 9 || a.Exit.Order != 1 || a.Exit.At.IsZero() {
+		t.Fatalf("run %+v exit %+v, want exit 9", a, a.Exit)
+	}
+	if ours && a.Exit.Usage.MaxRSS == 0 {
+		t.Error("no usage")
+	}
+	if st, err := platform.ReadStat(pid); ours && (err != nil || st.State != 'Z') {
+		t.Errorf("before Settled the leader is %c (%v), want a zombie", st.State, err)
+	}
+	if got := r.do("read a 0").Text; got != "hello outer/a\n" {
+		t.Errorf("output %q", got)
 	}
 }
 
