@@ -137,7 +137,7 @@ func TestImportMap(t *testing.T) {
 			}
 			for _, p := range ours {
 				checkImports(t, p, moduleOf)
-				checkReach(t, p)
+				checkReach(t, p, goos)
 			}
 		})
 	}
@@ -188,13 +188,13 @@ func within(pattern, name string) bool {
 	return pattern == name
 }
 
-func checkReach(t *testing.T, p listed) {
+func checkReach(t *testing.T, p listed, goos string) {
 	name := strings.TrimPrefix(p.ImportPath, module)
 	may := slices.ContainsFunc(mayHTTP, func(s string) bool { return strings.HasPrefix(name, s) })
 	if !may && slices.Contains(p.Deps, "net/http") {
 		t.Errorf("%s reaches net/http: only api and procsupd may", name)
 	}
-	if slices.Contains(light, name) && slices.Contains(p.Deps, "net") {
+	if goos != "windows" && slices.Contains(light, name) && slices.Contains(p.Deps, "net") { // x/sys/windows brings it
 		t.Errorf("%s reaches package net, which costs start-up time in every run", name)
 	}
 	if name != "cmd/procsup" {

@@ -56,6 +56,9 @@ func keep(o *options, lock *os.File) error {
 	if err != nil {
 		return err
 	}
+	if home, err := platform.FindCgroup(); err == nil {
+		_, _ = home.Sweep() // empty ones of runs that were killed with all that watched them
+	}
 	cfg := keeper.Config{
 		Supervisor: []string{exe, supervisorVerb, "--socket", o.socket, "--state", o.state, "--session-limit", strconv.Itoa(o.sessionLimit)},
 		Exe:        exe,

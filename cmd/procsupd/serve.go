@@ -23,82 +23,107 @@ import (
 // keeperSocket is the descriptor on which the keeper talks to its supervisor.
 const keeperSocket = 3
 
-// supervisorMain is the supervisor process: it recovers, serves, and goes away
-// when it is told to, leaving the commands to its successor.
+// A server is the supervisor process: it recovers, serves, and goes away when
+// it is told to, leaving the commands to its successor.
+type server struct {
+	*supervisor.Supervisor
+	o    *options
+	log  *slog.Logger
+	link *keeper.Link
+	door *api.Door
+	srv  *http.Server
+}
+
 func supervisorMain(o *options) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	link, handover, err := keeper.Connect(keeperSocket)
 	if err != nil {
 		return err
 	}
-	door := api.NewDoor()
-	srv := &http.Server{Handler: door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	v := &server{o: o, link: link, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), door: api.NewDoor()}
+	v.srv = &http.Server{Handler: v.door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	l, err := listen(o.socket, handover.Files, handover.Generation > 1)
 	if err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }() // ends with the listener; answers "starting" at first
-	s, err := supervisor.Open(context.Background(), supervisor.Config{
-		Dir: o.state, Keeper: link, Handover: handover, Log: log, Exclusive: true, SessionLive: o.sessionLimit,
+	go func() { failed <- v.srv.Serve(l) }() // ends with the listener; answers "starting" at first
+	v.Supervisor, err = supervisor.Open(context.Background(), supervisor.Config{
+		Dir: o.state, Keeper: link, Handover: handover, Log: v.log, Exclusive: true, SessionLive: o.sessionLimit,
 	})
 	if err != nil {
 		return err
 	}
-	door.Open(s)
+	v.door.Open(v.Supervisor)
 	if err := os.WriteFile(filepath.Join(o.state, "socket"), []byte(o.socket+"\n"), 0o600); err != nil {
-		log.Warn("record the socket's path", "err", err)
+		v.log.Warn("record the socket's path", "err", err)
 	}
 	if err := link.Ready(); err != nil {
 		return err
 	}
-	gone := watchSocket(o.socket)
+	return v.serve(failed)
+}
+
+// serve waits for whatever ends this process.
+func (v *server) serve(failed <-chan error) error {
+	gone := watchSocket(v.o.socket)
 	for {
 		select {
 		case err := <-failed:
-			return fmt.Errorf("serve %s: %w", o.socket, err)
+			return fmt.Errorf("serve %s: %w", v.o.socket, err)
 		case <-gone:
-			if l, err = listen(o.socket, nil, true); err != nil {
-				log.Error("bind the socket again", "err", err)
-				continue
-			}
-			go func() { _ = srv.Serve(l) }() // beside the old listener, for new clients
-			gone = watchSocket(o.socket)
-		case <-link.Gone():
+			gone = v.bindAgain()
+		case <-v.link.Gone():
 			return errors.New("the keeper is gone")
-		case req := <-link.Requests():
+		case f := <-v.link.Found():
+			v.Found(f.ID, f.PID, f.StartTicks)
+		case req := <-v.link.Requests():
 			if !req.Replace {
-				return end(s, srv, link, req.Deadline)
+				return v.end(req.Deadline)
 			}
-			if err := link.Replace(req.Exe); err != nil {
-				log.Error("replace", "err", err)
-				continue
+			if v.replace(req.Exe) {
+				return v.Close()
 			}
-			return s.Close()
-		case f := <-link.Found():
-			s.Found(f.ID, f.PID, f.StartTicks)
-		case req := <-door.Requests():
+		case req := <-v.door.Requests():
 			if !req.Replace {
-				return end(s, srv, link, time.Now().Add(shutdownGrace))
+				return v.end(time.Now().Add(shutdownGrace))
 			}
-			if err := link.Replace(req.Exe); err != nil {
-				log.Error("replace", "err", err)
-				continue
+			if v.replace(req.Exe) {
+				return v.Close()
 			}
-			return s.Close()
 		}
 	}
 }
 
+// bindAgain serves new clients after the socket's path vanished, beside those
+// of the old listener.
+func (v *server) bindAgain() <-chan struct{} {
+	l, err := listen(v.o.socket, nil, true)
+	if err != nil {
+		v.log.Error("bind the socket again", "err", err)
+		return nil
+	}
+	go func() { _ = v.srv.Serve(l) }() // ends with the process
+	return watchSocket(v.o.socket)
+}
+
+// replace asks the keeper for a successor.
+func (v *server) replace(exe string) bool {
+	if err := v.link.Replace(exe); err != nil {
+		v.log.Error("replace", "err", err)
+		return false
+	}
+	return true
+}
+
 // end is the end of the daemon: everything is ended within the deadline.
-func end(s *supervisor.Supervisor, srv *http.Server, link *keeper.Link, deadline time.Time) error {
+func (v *server) end(deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	s.Shutdown(ctx)
-	_ = srv.Shutdown(ctx)
-	err := s.Close()
-	_ = os.Remove(filepath.Join(s.Dir(), "socket"))
-	return errors.Join(err, link.ShutdownDone())
+	v.Shutdown(ctx)
+	_ = v.srv.Shutdown(ctx)
+	err := v.Close()
+	_ = os.Remove(filepath.Join(v.Dir(), "socket"))
+	return errors.Join(err, v.link.ShutdownDone())
 }
 
 // listen binds the socket, or takes the one that a service manager passed. A
