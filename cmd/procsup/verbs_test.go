@@ -128,7 +128,7 @@ func TestS2_29_CancelIsIdempotent(t *testing.T) {
 		t.Errorf("one that had ended: %s", out)
 	}
 	b.want(exitNoHandle, "cancel", "nobody")
-	h = b.start("--grace", "30s", "--", "sh", "-c", "trap '' TERM; echo armed; while :; do sleep 1; done")
+	h = b.start("--grace", "1s", "--", "sh", "-c", "trap '' TERM; echo armed; while :; do sleep 1; done")
 	b.want(0, "wait-output", h, "armed")
 	b.want(exitTimedOut, "cancel", h, "--wait-result", "0.1")
 }
