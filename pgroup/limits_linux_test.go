@@ -246,15 +246,20 @@ func reuse(args []string) int {
 		fmt.Println("skip", err)
 		return 0
 	}
-	if args[0] == "stolen" {
-		for range 20 { // a thread of ours may get the number instead
-			if stolen() {
-				return 0
-			}
-		}
-		fmt.Println("skip no reuse")
-		return 0
+	if args[0] == "remote" {
+		return reused()
 	}
+	for range 20 { // a thread of ours may get the number instead
+		if stolen() {
+			return 0
+		}
+	}
+	fmt.Println("skip no reuse")
+	return 0
+}
+
+// reused gives the number of a command that its parent has reaped to a stranger.
+func reused() int {
 	sleep := func() *exec.Cmd {
 		c := exec.Command("/bin/sleep", "1000")
 		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
