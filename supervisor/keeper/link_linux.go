@@ -66,9 +66,9 @@ func Connect(fd int) (*Link, *Handover, error) {
 		closeFiles(h.Files)
 		return nil, nil, fmt.Errorf("connect to keeper: %w", err)
 	}
-	l.tasks.Go(func() { l.read(in) }) // ends with the keeper or by Close
-	l.tasks.Go(l.exits.deliver)       // end after read, or by Close
-	l.tasks.Go(l.found.deliver)
+	l.tasks.Go(func() { l.read(in) })                            // ends with the keeper or by Close
+	l.tasks.Go(func() { l.exits.deliver(); close(l.exits.out) }) // these end after read, or by Close
+	l.tasks.Go(func() { l.found.deliver(); close(l.found.out) })
 	l.tasks.Go(l.requests.deliver)
 	return l, h, nil
 }
@@ -346,10 +346,10 @@ func (l *Link) tell(what string, m message) error {
 }
 
 // Exits gives the ends of adopted commands that were not in the hand-over, in
-// the order in which the keeper saw them. It is closed when the keeper is gone.
+// the order in which the keeper saw them. It is closed when the keeper is gone, and by Close.
 func (l *Link) Exits() <-chan Exit { return l.exits.out }
 
-// Found gives what became of pending runs. It is closed when the keeper is gone.
+// Found gives what became of pending runs. It is closed as Exits is.
 func (l *Link) Found() <-chan Found { return l.found.out }
 
 // Requests gives what the keeper asks for. It is never closed.

@@ -154,7 +154,7 @@ func TestAgree(t *testing.T) {
 func TestQueue(t *testing.T) {
 	q := newQueue[int]()
 	done := make(chan struct{})
-	go func() { q.deliver(); close(done) }() // ends by finish
+	go func() { q.deliver(); close(q.out); close(done) }() // ends by finish
 	for i := range 1000 {
 		q.put(i) // nobody takes yet
 	}

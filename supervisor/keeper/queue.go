@@ -2,7 +2,8 @@ package keeper
 
 import "sync"
 
-// A queue passes values on in order without ever blocking who puts them.
+// A queue passes values on in order without ever blocking who puts them. Who
+// runs deliver closes out, if it is to be closed.
 type queue[T any] struct {
 	out  chan T
 	quit chan struct{}
@@ -27,7 +28,7 @@ func (q *queue[T]) put(v T) {
 	}
 }
 
-// finish makes deliver close out after what was put so far.
+// finish makes deliver end after what was put so far.
 func (q *queue[T]) finish() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,7 +59,6 @@ func (q *queue[T]) deliver() {
 			}
 		}
 		if last {
-			close(q.out)
 			return
 		}
 	}

@@ -374,6 +374,9 @@ func TestNamesAndLock(t *testing.T) {
 	if h.Keeper != r.cmd.Process.Pid || h.Generation != 1 || h.Version != version || h.Files != 1 {
 		t.Errorf("hand-over %+v", h)
 	}
+	if st, err := platform.ReadStat(h.PID); err != nil || st.PGID != h.PID {
+		t.Errorf("the supervisor is in group %d (%v): it gets the terminal's signals", st.PGID, err)
+	}
 	for pid, want := range map[int]string{h.PID: nameSupervisor, h.Keeper: nameKeeper} {
 		if st, err := platform.ReadStat(pid); err != nil || st.Comm != want {
 			t.Errorf("name of %d is %q (%v), want %q", pid, st.Comm, err, want)
