@@ -46,11 +46,22 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, dir := t.TempDir(), t.TempDir()
-	build := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", bin, "procsup/cmd/procsup")
+	build := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", bin, "procsup/cmd/procsup", "procsup/cmd/procsupd")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+t.TempDir(), "HOME="+dir, "GOPATH="+goEnv(t, "GOPATH"), "GOCACHE="+goEnv(t, "GOCACHE"))
+	state, err := os.MkdirTemp("", "pr") // short: a socket's path must fit
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(state)
+	env = append(env, "PROCSUP_SOCKET="+state+"/sock", "PROCSUP_STATE="+state+"/state", "PROCSUP_SESSION=")
+	defer func() { // the README stops its daemon; not if a block before failed
+		stop := exec.Command(filepath.Join(bin, "procsup"), "daemon", "--stop")
+		stop.Env = env
+		_ = stop.Run()
+	}()
 	ran := 0
 	for _, b := range readmeBlocks(t) {
 		cmd := exec.Command("sh", "-ec", b.text)
