@@ -33,7 +33,7 @@ type Found struct {
 }
 
 const (
-	scanChunk = 256 << 10
+	scanChunk = 128 << 10
 	// MatchSpan bounds what a match looks back on: a literal may not be longer,
 	// and of a longer match of an expression Found tells the last so many bytes.
 	MatchSpan = 64 << 10
