@@ -47,7 +47,8 @@ func (c *Client) do(ctx context.Context, how again, make func() request, out any
 type tries struct {
 	c     *Client
 	how   again
-	lost  error     // what became of a try that may have taken effect
+	lost  error     // what became of tries that may have taken effect
+	fresh int       // how many of them had a connection of their own
 	since time.Time // of the last sign of life; zero: no trouble yet
 	wait  time.Duration
 }
@@ -58,9 +59,11 @@ func (t *tries) judge(ctx context.Context, err error) (done bool, _ error) {
 	var lost *lostError
 	switch {
 	case errors.As(err, &lost):
-		first := t.lost == nil
 		t.lost = errors.Join(t.lost, lost)
-		if ctx.Err() != nil || t.how == never || t.how == once && !first {
+		if !lost.kept {
+			t.fresh++
+		}
+		if ctx.Err() != nil || t.how == never || t.how == once && t.fresh > 1 {
 			return true, t.unknown(err)
 		}
 		t.since, t.wait = time.Now(), 0

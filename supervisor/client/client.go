@@ -111,6 +111,7 @@ func (c *Client) keep(k *conn) {
 		k.f.Close()
 		return
 	}
+	k.kept = true
 	c.idle = k
 }
 

@@ -15,8 +15,9 @@ import (
 
 // A conn is one connection. It carries one call at a time.
 type conn struct {
-	f *os.File
-	r *bufio.Reader
+	f    *os.File
+	r    *bufio.Reader
+	kept bool // from an earlier call: the daemon may just be closing it
 }
 
 func newConn(f *os.File) *conn { return &conn{f: f, r: bufio.NewReader(f)} }
@@ -51,7 +52,10 @@ func (k *conn) send(req request) (p *response, sent bool, err error) {
 
 // A lostError is an answer that did not come whole: what was asked for may have
 // happened.
-type lostError struct{ err error }
+type lostError struct {
+	err  error
+	kept bool // on a connection from an earlier call
+}
 
 func (e *lostError) Error() string { return "the answer was lost: " + e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
@@ -74,7 +78,7 @@ func (c *Client) attempt(ctx context.Context, req request, out any) error {
 	if err != nil {
 		release()
 		k.f.Close()
-		return cut(ctx, sent, err)
+		return k.cut(ctx, sent, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(p.body, maxJSON))
 	clean := release() && err == nil && !p.close && len(b) < maxJSON
@@ -84,7 +88,7 @@ func (c *Client) attempt(ctx context.Context, req request, out any) error {
 		k.f.Close()
 	}
 	if err != nil {
-		return cut(ctx, true, err)
+		return k.cut(ctx, true, err)
 	}
 	if p.status/100 != 2 {
 		return refusal(p, b)
@@ -93,20 +97,20 @@ func (c *Client) attempt(ctx context.Context, req request, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &lostError{fmt.Errorf("%w: %w", errMalformed, err)}
+		return &lostError{err: fmt.Errorf("%w: %w", errMalformed, err)}
 	}
 	return nil
 }
 
 // cut tells a caller that gave up from a connection that broke.
-func cut(ctx context.Context, sent bool, err error) error {
+func (k *conn) cut(ctx context.Context, sent bool, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if !sent {
 		return &dialError{err}
 	}
-	return &lostError{err}
+	return &lostError{err, k.kept}
 }
 
 // refusal is the error that the daemon answered.

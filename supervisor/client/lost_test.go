@@ -126,6 +126,33 @@ func TestS3_61_OutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A kept connection that the daemon closes just as it is used again does not
+// use up the second try.
+func TestS3_61_AKeptConnectionThatCloses(t *testing.T) {
+	var starts atomic.Int32
+	c := client.New(client.Config{Socket: fake(t, func(n int, c net.Conn) {
+		r := bufio.NewReader(c)
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			io.Copy(io.Discard, req.Body)
+			if req.Method == "POST" && starts.Add(1) < 3 {
+				return
+			}
+			answerWith(c, 200, okStarted)
+		}
+	})})
+	defer c.Close()
+	if _, err := c.Hello(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Start(t.Context(), wire.Start{Command: []string{"x"}}); err != nil || starts.Load() != 3 {
+		t.Errorf("%v after %d tries", err, starts.Load())
+	}
+}
+
 // What cannot be repeated is not: a signal, a restart, bytes for stdin.
 func TestS3_61_NotRepeated(t *testing.T) {
 	for name, call := range map[string]func(*client.Client) error{

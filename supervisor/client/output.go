@@ -75,12 +75,12 @@ func (o *output) part(ctx context.Context) (done bool, err error) {
 	t := o.path.with("source", o.q.Source).with("from", o.q.From).with("limit", o.q.Limit).with("follow", o.q.Follow).with("stop", "gap")
 	p, sent, err := k.send(request{method: "GET", target: t.String()})
 	if err != nil {
-		return false, cut(ctx, sent, err)
+		return false, k.cut(ctx, sent, err)
 	}
 	if p.status != 200 {
 		b, err := io.ReadAll(io.LimitReader(p.body, 1<<20))
 		if err != nil {
-			return false, cut(ctx, true, err)
+			return false, k.cut(ctx, true, err)
 		}
 		return false, refusal(p, b)
 	}
@@ -92,7 +92,7 @@ func (o *output) part(ctx context.Context) (done bool, err error) {
 	case werr != nil:
 		return true, werr
 	case rerr != nil:
-		return false, cut(ctx, true, rerr)
+		return false, k.cut(ctx, true, rerr)
 	}
 	clean = !p.close
 	return o.end(p)
