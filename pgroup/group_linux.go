@@ -1,6 +1,7 @@
 package pgroup
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -27,8 +28,10 @@ type Group struct {
 	sub      *Subreaper       // nil below Tree
 	children *Subreaper       // told of every child of ours, also at level Grp; nil without one
 	session  bool
-	base     int  // session in which the command was started; 0 = unknown
-	remote   bool // started by another process, see OpenRemote
+	wantMark bool
+	mark     uint64 // 0 = none, see Config.Mark
+	base     int    // session in which the command was started; 0 = unknown
+	remote   bool   // started by another process, see OpenRemote
 	token    string
 	started  time.Time
 	spawner  int64 // our own memory high-water mark at spawn, bytes
@@ -59,6 +62,7 @@ func newGroup(session bool, token string) *Group {
 // must call Reap in the end.
 func Start(c Command, cfg Config) (*Group, error) {
 	g := newGroup(c.Session, cfg.Token)
+	g.wantMark = cfg.Mark
 	if err := g.contain(cfg); err != nil {
 		return nil, err
 	}
@@ -168,8 +172,11 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 	}
 	g.spawner = platform.SelfMaxRSS()
 	g.started = time.Now()
-	pid, child, err := g.children.start(true, func() (int, error) {
-		return syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: sys})
+	pid, child, err := g.children.start(true, func() (pid int, err error) {
+		g.marking(func() {
+			pid, err = syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: sys})
+		})
+		return pid, err
 	})
 	runtime.KeepAlive(c) // files are numbers
 	if err != nil {
@@ -189,6 +196,21 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 		return -1, &StartError{Step: "pidfd", Path: c.Path, Err: err}
 	}
 	return pidfd, nil
+}
+
+// marking runs start, which starts the command, with a mark of its own if it
+// is to have one.
+func (g *Group) marking(start func()) {
+	if !g.wantMark || g.cgroup != nil {
+		start()
+		return
+	}
+	var b [8]byte
+	platform.Random(b[:])
+	mark := 1<<62 | binary.NativeEndian.Uint64(b[:])>>3 // far from any limit that somebody sets
+	if platform.MarkChildren(mark, start) {
+		g.mark = mark
+	}
 }
 
 func isToken(kv string) bool { return len(kv) > len(TokenVar) && kv[:len(TokenVar)+1] == TokenVar+"=" }

@@ -45,7 +45,7 @@ func StartGuard(g *Group, exe string, argv []string, l Ladder, deadline time.Tim
 	}
 	argv = append(append([]string(nil), argv...),
 		strconv.Itoa(g.pid), strconv.FormatBool(g.session), strconv.Itoa(int(l.Signal)),
-		l.Grace.String(), l.Settle.String(), strconv.FormatInt(at, 10), g.CgroupPath(), g.token)
+		l.Grace.String(), l.Settle.String(), strconv.FormatInt(at, 10), g.CgroupPath(), g.token, strconv.FormatUint(g.mark, 10))
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start guard: %w", err)
@@ -154,8 +154,8 @@ func GuardMain(args []string) int {
 }
 
 func parseGuard(args []string) (r Remote, l Ladder, at int64, err error) {
-	if len(args) != 8 {
-		return r, l, 0, fmt.Errorf("guard: want 8 arguments, got %d; procsup run starts it, not people", len(args))
+	if len(args) != 9 {
+		return r, l, 0, fmt.Errorf("guard: want 9 arguments, got %d; procsup run starts it, not people", len(args))
 	}
 	r = Remote{Pidfd: guardPidfd, Session: args[1] == "true", Cgroup: args[6], Token: args[7]}
 	if r.PID, err = strconv.Atoi(args[0]); err != nil || r.PID <= 1 {
@@ -173,6 +173,9 @@ func parseGuard(args []string) (r Remote, l Ladder, at int64, err error) {
 		return r, l, 0, fmt.Errorf("guard: %w", err)
 	}
 	if at, err = strconv.ParseInt(args[5], 10, 64); err != nil {
+		return r, l, 0, fmt.Errorf("guard: %w", err)
+	}
+	if r.Mark, err = strconv.ParseUint(args[8], 10, 64); err != nil {
 		return r, l, 0, fmt.Errorf("guard: %w", err)
 	}
 	return r, l, at, nil

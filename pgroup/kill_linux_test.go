@@ -75,13 +75,13 @@ func TestTokenBelow(t *testing.T) {
 }
 
 func TestParseGuard(t *testing.T) {
-	good := []string{"77", "true", "15", "2s", "250ms", "123456789", "/sys/fs/cgroup/x y", "outer/inner"}
+	good := []string{"77", "true", "15", "2s", "250ms", "123456789", "/sys/fs/cgroup/x y", "outer/inner", "4611686018427387905"}
 	r, l, at, err := parseGuard(good)
-	want := Remote{PID: 77, Pidfd: guardPidfd, Session: true, Cgroup: "/sys/fs/cgroup/x y", Token: "outer/inner"}
+	want := Remote{PID: 77, Pidfd: guardPidfd, Session: true, Cgroup: "/sys/fs/cgroup/x y", Token: "outer/inner", Mark: 1<<62 | 1}
 	if err != nil || r != want || l != (Ladder{syscall.SIGTERM, 2 * time.Second, 250 * time.Millisecond}) || at != 123456789 {
 		t.Errorf("%+v %+v %d %v", r, l, at, err)
 	}
-	bad := map[string][]string{"none": nil, "few": good[:7], "many": append(slices.Clone(good), "x")}
+	bad := map[string][]string{"none": nil, "few": good[:8], "many": append(slices.Clone(good), "x")}
 	for i, v := range []string{"1", "", "TERM", "2", "x", "soon"} {
 		args := slices.Clone(good)
 		args[i] = v

@@ -94,7 +94,7 @@ func (g *Group) known(st platform.Stat) bool {
 // exclusion where nothing else could have left it, or by the token in its
 // environment.
 func (g *Group) owns(st platform.Stat) bool {
-	if g.known(st) || g.sub.sole() || g.inGroup(st) && g.groupLives() {
+	if g.known(st) || g.sub.sole() || g.inGroup(st) && g.groupLives() || g.marked(st.PID) {
 		return true
 	}
 	if g.token == "" {
@@ -103,6 +103,10 @@ func (g *Group) owns(st platform.Stat) bool {
 	v, ok, err := platform.Environ(st.PID, TokenVar)
 	return err == nil && ok && tokenBelow(v, g.token)
 }
+
+// marked reports whether a process has the command's mark, which it keeps
+// whatever it does to its session, its parent and its environment.
+func (g *Group) marked(pid int) bool { return g.mark != 0 && platform.MarkOf(pid) == g.mark }
 
 // inGroup reports whether a process is in the group or session that bears the
 // leader's number.

@@ -84,6 +84,11 @@ type Config struct {
 	// Subreaper allows orphans that this process adopts to be counted to
 	// the command and reaped. Needed for Tree.
 	Subreaper *Subreaper
+	// Mark gives the command a mark by which its descendants are recognised
+	// whatever they do to their session, parent and environment: a random soft
+	// RLIMIT_LOCKS (getrlimit(2)), a limit that Linux has not looked at since
+	// 2.4.25 but keeps. Not with a control group, which needs none.
+	Mark bool
 	// CgroupName names the control group; "" = the token's last part, or a unique name.
 	CgroupName string
 }

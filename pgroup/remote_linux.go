@@ -20,6 +20,7 @@ type Remote struct {
 	Session bool
 	Cgroup  string // "" = none
 	Token   string // "" = none
+	Mark    uint64 // 0 = none, see Config.Mark
 }
 
 // OpenRemote makes a Group of a command of which this process is not the
@@ -27,7 +28,7 @@ type Remote struct {
 // is found by scanning /proc. It cannot be reaped; how it ended is unknown.
 func OpenRemote(r Remote) (*Group, error) {
 	g := newGroup(r.Session, r.Token)
-	g.pid, g.remote, g.level, g.exit = r.PID, true, Tree, platform.Exit{Code: -1}
+	g.pid, g.remote, g.level, g.exit, g.mark = r.PID, true, Tree, platform.Exit{Code: -1}, r.Mark
 	g.identity = platform.Identity{BootID: platform.BootID(), PID: r.PID}
 	if err := unix.SetNonblock(r.Pidfd, true); err != nil {
 		return nil, fmt.Errorf("pidfd of command %d: %w", r.PID, err)
@@ -124,7 +125,7 @@ func (f *finder) addRemote() {
 	g.dropHomes(all)
 	ours := map[int]bool{g.pid: !ended(g.done)}
 	for pid, st := range all {
-		if lives && g.inGroup(st) || g.known(st) || f.hasToken(pid) {
+		if lives && g.inGroup(st) || g.known(st) || g.marked(pid) || f.hasToken(pid) {
 			ours[pid] = true
 		}
 	}

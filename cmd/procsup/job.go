@@ -116,7 +116,7 @@ func (j *job) start(signals *caught) *outcome.Failure {
 	}
 	var err error
 	signals.wait().WithMask(func() {
-		j.group, err = pgroup.Start(cmd, pgroup.Config{Containment: o.containment, Token: j.token, Subreaper: j.sub})
+		j.group, err = pgroup.Start(cmd, pgroup.Config{Containment: o.containment, Token: j.token, Subreaper: j.sub, Mark: true})
 	})
 	if err != nil {
 		return outcome.Explain(err, o.argv, o.env, o.dir)
