@@ -14,7 +14,7 @@ import (
 
 // finish drains the output, reaps, reports, and says how procsup has to end.
 func (j *job) finish() error {
-	complete := j.streams.finish(j.signals, j.stop != nil)
+	complete, passedOn := j.streams.finish(j.signals, j.stop != nil, j.group.Started())
 	exit, endedAt := j.group.Exit()
 	share := j.fg.End(exit, j.killed())
 	wanted := j.result != nil || j.opt.json
@@ -28,7 +28,7 @@ func (j *job) finish() error {
 		return unusable("run: %v", err)
 	}
 	j.sub.Reap()
-	j.tell(complete)
+	j.tell(complete, passedOn)
 	if wanted {
 		if err := j.write(j.record(id, end, endedAt, complete)); err != nil {
 			return unusable("run: %v", err)
@@ -84,7 +84,7 @@ func (j *job) mirror(end pgroup.End) error {
 }
 
 // tell says what procsup did, if it did anything, in one line.
-func (j *job) tell(complete bool) {
+func (j *job) tell(complete, passedOn bool) {
 	var parts []string
 	r := j.report
 	if j.stop != nil && (j.stop.by == "host" || j.killed()) {
@@ -113,6 +113,9 @@ func (j *job) tell(complete bool) {
 	}
 	if !complete {
 		parts = append(parts, "output is incomplete: a process out of reach keeps it open")
+	}
+	if !passedOn {
+		parts = append(parts, "not all output was passed on: nobody read it in time")
 	}
 	if len(parts) > 0 {
 		j.say("%s", strings.Join(parts, "; "))

@@ -152,15 +152,16 @@ func (s *streams) pass(src capture.Source, to *os.File) {
 
 // finish drains what is still in the pipes after the tree was dealt with, and
 // waits for whoever reads our output, as a shell would; not for long if the
-// command was stopped. A signal that asks us to stop ends that. complete is false when a process out of reach keeps a
+// command was stopped, and not beyond the deadline. A signal that asks us to stop
+// ends that. complete is false when a process out of reach keeps a
 // stream open.
-func (s *streams) finish(signals <-chan os.Signal, stopped bool) (complete bool) {
+func (s *streams) finish(signals <-chan os.Signal, stopped bool, started time.Time) (complete, passedOn bool) {
 	complete = true
 	if s.pty != nil {
 		s.pty.finish(drainIdle, drainMax)
 	}
 	if s.log == nil {
-		return complete
+		return complete, true
 	}
 	complete = s.log.Drain(context.Background(), drainIdle, drainMax)
 	passed := make(chan struct{})
@@ -169,20 +170,23 @@ func (s *streams) finish(signals <-chan os.Signal, stopped bool) (complete bool)
 		close(passed)
 	}()
 	var enough <-chan time.Time
-	if stopped { // without us the command would have been ended in the middle of a write
+	switch {
+	case stopped: // without us the command would have been ended in the middle of a write
 		enough = time.After(drainMax)
+	case s.opt.deadline > 0:
+		enough = time.After(time.Until(started.Add(s.opt.deadline)))
 	}
 	for {
 		select {
 		case <-passed:
-			return complete
+			return complete, true
 		case <-enough:
 			s.cancel()
-			return complete
+			return complete, false
 		case sig := <-signals:
 			if platform.ClassOf(sig.(syscall.Signal)) == platform.AsksStop {
 				s.cancel()
-				return complete
+				return complete, false
 			}
 		}
 	}
