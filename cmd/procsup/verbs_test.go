@@ -247,6 +247,7 @@ func TestS2_18_WaitSurvivesAKilledSupervisor(t *testing.T) {
 // The caller's environment, directory and umask are the command's.
 func TestStartIsAsTheCallerIs(t *testing.T) {
 	b := newBench(t)
+	b.start("--", "true") // the daemon has our umask
 	dir := t.TempDir()
 	cmd := b.command("start", "--env", "B=two words", "--", "sh", "-c", `pwd; umask; echo "$A/$B/${PROCSUP_SOCKET:+socket}"; readlink /proc/self/fd/0`)
 	cmd.Dir, cmd.Env = dir, append(cmd.Env, "A=\"one\"")
