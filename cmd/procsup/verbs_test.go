@@ -189,7 +189,8 @@ func TestS3_31_WaitTimeoutEndsNothing(t *testing.T) {
 		t.Errorf("the run is %s", rec.Status)
 	}
 	bad, good := b.start("--", "sh", "-c", "exit 9"), b.start("--", "true")
-	b.want(9, "wait", good, bad, good)
+	worse := b.start("--", "sh", "-c", "exit 8")
+	b.want(9, "wait", good, bad, worse, good)
 	b.want(128+15, "wait", b.start("--", "sh", "-c", "kill -TERM $$"))
 	b.want(exitDeadline, "wait", b.start("--deadline", "0.05", "--", "sleep", "100"))
 	b.want(exitNoHandle, "wait", "nobody")
