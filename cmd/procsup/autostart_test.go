@@ -38,8 +38,8 @@ func TestAutostartInheritsNothing(t *testing.T) {
 	defer r.Close()
 	cmd := b.command("start", "--", "sleep", "100")
 	cmd.Env = append(cmd.Env, "PROCSUP_SESSION=mine", "PROCSUP_RUN=outer/inner")
-	cmd.ExtraFiles = []*os.File{w}
-	out, err := cmd.Output() // returns when nobody holds its pipe any more
+	cmd.ExtraFiles = []*os.File{w, w, w} // 3 is the daemon's own
+	out, err := cmd.Output()             // returns when nobody holds its pipe any more
 	w.Close()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

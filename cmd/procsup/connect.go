@@ -80,10 +80,11 @@ func connect(c *cli.Context) (*remote, error) {
 func (r *remote) do(call func() error) error {
 	err := call()
 	if errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, handles.ErrOutcomeUnknown) {
-		if serr := startDaemon(r.socket, r.state); serr != nil {
+		serr := startDaemon(r.socket, r.state)
+		err = call() // also then: another verb's daemon may be the reason
+		if serr != nil && errors.Is(err, client.ErrNoDaemon) {
 			return &exitError{code: exitNoDaemon, msg: r.verb + ": " + serr.Error()}
 		}
-		err = call()
 	}
 	return r.explain(err)
 }

@@ -51,36 +51,6 @@ func TestVerbsHaveExamples(t *testing.T) {
 	}
 }
 
-// handleExit is the exit code of wait for every ending, as run would have it.
-func TestHandleExit(t *testing.T) {
-	code := func(n int) *int { return &n }
-	for name, c := range map[string]struct {
-		rec  handles.Record
-		code int
-		says bool
-	}{
-		"completed":         {handles.Record{Status: handles.Completed, ExitCode: code(0)}, 0, false},
-		"exit 7":            {handles.Record{Status: handles.Failed, ExitCode: code(7)}, 7, false},
-		"signal":            {handles.Record{Status: handles.Failed, Signal: "KILL"}, 137, false},
-		"deadline":          {handles.Record{Status: handles.Killed, Cause: handles.CauseDeadline, ExitCode: code(0)}, 124, false},
-		"no output":         {handles.Record{Status: handles.Killed, Cause: handles.CauseNoOutput, Signal: "TERM"}, 124, false},
-		"cancelled":         {handles.Record{Status: handles.Killed, Cause: handles.CauseCancelled, Signal: "TERM"}, 143, false},
-		"graceful":          {handles.Record{Status: handles.Killed, Cause: handles.CauseCancelled, ExitCode: code(0)}, 0, false},
-		"never started":     {handles.Record{Status: handles.Cancelled}, 125, true},
-		"lost":              {handles.Record{Status: handles.Lost, Error: "both were killed"}, 125, true},
-		"not found":         {handles.Record{Status: handles.Failed, Command: []string{"x"}, Error: "e", SpawnError: &handles.SpawnErr{Step: "lookup", Errno: "ENOENT", Path: "x"}}, 127, true},
-		"no such file":      {handles.Record{Status: handles.Failed, Command: []string{"/a/x"}, Error: "e", SpawnError: &handles.SpawnErr{Step: "exec", Errno: "ENOENT", Path: "/a/x"}}, 127, true},
-		"no interpreter":    {handles.Record{Status: handles.Failed, Command: []string{"/a/x"}, Error: "e", SpawnError: &handles.SpawnErr{Step: "exec", Errno: "ENOENT", Path: "/bin/no"}}, 126, true},
-		"not executable":    {handles.Record{Status: handles.Failed, Command: []string{"x"}, Error: "e", SpawnError: &handles.SpawnErr{Step: "exec", Errno: "EACCES", Path: "x"}}, 126, true},
-		"no more processes": {handles.Record{Status: handles.Failed, Command: []string{"x"}, Error: "e", SpawnError: &handles.SpawnErr{Step: "fork", Errno: "EAGAIN", Path: "x"}}, 125, true},
-	} {
-		got, say := handleExit(&c.rec)
-		if got != c.code || (say != "") != c.says {
-			t.Errorf("%s: %d %q, want %d", name, got, say, c.code)
-		}
-	}
-}
-
 // Bad input is refused with 64 before anything happens: not even a daemon is
 // started for it.
 func TestBadInputDoesNothing(t *testing.T) {
@@ -189,7 +159,8 @@ func TestS3_31_WaitTimeoutEndsNothing(t *testing.T) {
 		t.Errorf("the run is %s", rec.Status)
 	}
 	bad, good := b.start("--", "sh", "-c", "exit 9"), b.start("--", "true")
-	b.want(9, "wait", good, bad, good)
+	worse := b.start("--", "sh", "-c", "exit 8")
+	b.want(9, "wait", good, bad, worse, good)
 	b.want(128+15, "wait", b.start("--", "sh", "-c", "kill -TERM $$"))
 	b.want(exitDeadline, "wait", b.start("--deadline", "0.05", "--", "sleep", "100"))
 	b.want(exitNoHandle, "wait", "nobody")
@@ -247,6 +218,7 @@ func TestS2_18_WaitSurvivesAKilledSupervisor(t *testing.T) {
 // The caller's environment, directory and umask are the command's.
 func TestStartIsAsTheCallerIs(t *testing.T) {
 	b := newBench(t)
+	b.start("--", "true") // the daemon has our umask
 	dir := t.TempDir()
 	cmd := b.command("start", "--env", "B=two words", "--", "sh", "-c", `pwd; umask; echo "$A/$B/${PROCSUP_SOCKET:+socket}"; readlink /proc/self/fd/0`)
 	cmd.Dir, cmd.Env = dir, append(cmd.Env, "A=\"one\"")
@@ -386,17 +358,4 @@ func TestDaemonVerb(t *testing.T) {
 	b.want(0, "daemon", "--stop")
 	b.want(exitNoDaemon, "daemon", "--status")
 	b.want(exitUsage, "daemon", "--nonsense")
-}
-
-// Values with errors of ours keep an exit code each.
-func TestCodesHaveExitCodes(t *testing.T) {
-	for code, want := range map[handles.Code]int{
-		handles.CodeInvalid: 64, handles.CodeNotFound: 66, handles.CodeAmbiguous: 66, handles.CodeStarting: 69,
-		handles.CodeFull: 73, handles.CodeConflict: 73, handles.CodeNameTaken: 73, handles.CodeKeyConflict: 73, handles.CodeAlreadyEnded: 73,
-		handles.CodeDraining: 73, handles.CodePersistence: 73, handles.CodeForbidden: 73, handles.CodeUnknown: 125, handles.CodeInternal: 125,
-	} {
-		if got := codeOf(code); got != want {
-			t.Errorf("%s: %d, want %d", code, got, want)
-		}
-	}
 }

@@ -114,3 +114,17 @@ func BenchmarkStart(b *testing.B) {
 	rep := r.do("bench %d", max(b.N, 1))
 	b.ReportMetric(float64(rep.Ticks)/float64(max(b.N, 1)), "ns/start")
 }
+
+// BenchmarkRestart is from the kill of a supervisor to its successor's
+// hand-over, with 100 runs.
+func BenchmarkRestart(b *testing.B) {
+	r := newRig(b, rigConfig{})
+	r.connected()
+	for i := range 100 {
+		r.do("register a%d 2", i)
+	}
+	for b.Loop() {
+		r.do("ready")
+		r.kill()
+	}
+}
