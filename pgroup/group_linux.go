@@ -201,7 +201,7 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 // marking runs start, which starts the command, with a mark of its own if it
 // is to have one.
 func (g *Group) marking(start func()) {
-	if !g.wantMark || g.cgroup != nil {
+	if !g.wantMark || g.level != Tree {
 		start()
 		return
 	}

@@ -87,7 +87,7 @@ type Config struct {
 	// Mark gives the command a mark by which its descendants are recognised
 	// whatever they do to their session, parent and environment: a random soft
 	// RLIMIT_LOCKS (getrlimit(2)), a limit that Linux has not looked at since
-	// 2.4.25 but keeps. Not with a control group, which needs none.
+	// 2.4.25 but keeps. Only at level Tree, which has nothing surer.
 	Mark bool
 	// CgroupName names the control group; "" = the token's last part, or a unique name.
 	CgroupName string
