@@ -114,6 +114,11 @@ func (g *Group) inGroup(st platform.Stat) bool {
 	return st.PGID == g.pid || g.session && st.SID == g.pid
 }
 
+// keeperName is what a procsup daemon's keeper calls itself. A sweep never
+// enters a keeper or what is below it: a daemon that was started inside a run
+// belongs to its user, not to the run.
+const keeperName = "procsup-keep"
+
 // A finder collects the live processes of a tree, each once.
 type finder struct {
 	g   *Group
@@ -122,7 +127,7 @@ type finder struct {
 }
 
 func (f *finder) add(st platform.Stat) {
-	if f.got[st.PID] {
+	if f.got[st.PID] || st.Comm == keeperName {
 		return
 	}
 	f.got[st.PID] = true
@@ -164,8 +169,10 @@ func (f *finder) addTree(root int) {
 		}
 		walked[pid] = true
 		for _, c := range platform.Children(pid) {
-			f.addPID(c)
-			todo = append(todo, c)
+			if st, err := platform.ReadStat(c); err == nil && st.Comm != keeperName {
+				f.add(st)
+				todo = append(todo, c)
+			}
 		}
 	}
 }
@@ -175,7 +182,7 @@ func (f *finder) addTree(root int) {
 func (f *finder) addAdopted() {
 	live, dead := f.g.sub.adopted()
 	for _, st := range live {
-		if f.g.owns(st) {
+		if st.Comm != keeperName && f.g.owns(st) {
 			f.add(st)
 			f.addTree(st.PID)
 		}

@@ -135,6 +135,7 @@ func (f *finder) addRemote() {
 			return v
 		}
 		st, ok := all[pid]
+		ok = ok && st.Comm != keeperName
 		is := ok && depth < 1000 && st.PPID > 1 && below(st.PPID, depth+1)
 		ours[pid] = is
 		return is

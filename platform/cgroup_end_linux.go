@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -210,6 +211,25 @@ func (c *Cgroup) Remove() error {
 		return fmt.Errorf("remove cgroup %s: %w", c.path, err)
 	}
 	return nil
+}
+
+// MoveOut moves every process that is left in it, and below it, to the cgroup
+// above, where it would have been without this one, so that Remove can follow.
+func (c *Cgroup) MoveOut() error {
+	parent := filepath.Dir(c.path) + "/cgroup.procs"
+	for range 100 { // a process may fork meanwhile
+		pids, err := c.Procs()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			err := os.WriteFile(parent, strconv.AppendInt(nil, int64(pid), 10), 0)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("move process %d out of cgroup %s: %w", pid, c.path, err)
+			}
+		}
+	}
+	return fmt.Errorf("move processes out of cgroup %s: %w", c.path, unix.EBUSY)
 }
 
 // removeTree tries plain rmdir first: the usual cgroup has none below it.

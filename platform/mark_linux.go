@@ -33,6 +33,15 @@ func MarkChildren(mark uint64, start func()) bool {
 	return true
 }
 
+// DropMark frees this process and what it starts from a mark that it was born
+// with.
+func DropMark() {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_LOCKS, &l) == nil {
+		_ = unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: l.Max, Max: l.Max})
+	}
+}
+
 // MarkOf reads the mark of a process; 0: it has none, or is gone.
 func MarkOf(pid int) uint64 {
 	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/limits", make([]byte, 2048))

@@ -120,7 +120,7 @@ func (s *Supervisor) Hello(context.Context) (*wire.Hello, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &wire.Hello{
-		Protocol: wire.Protocol, PID: pid(), KeeperPID: s.keeperPID, Generation: s.fence,
+		Protocol: wire.Protocol, Version: wire.Version, PID: pid(), KeeperPID: s.keeperPID, Generation: s.fence,
 		StateDir: s.cfg.Dir, StartedAt: s.started.UTC(), Live: len(s.runs),
 	}, nil
 }

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"os"
+	"time"
 
 	"procsup/handles"
 )
@@ -21,14 +22,34 @@ func (s *Supervisor) Shutdown(ctx context.Context) ShutdownReport {
 	s.mu.Unlock()
 	var rep ShutdownReport
 	for _, r := range s.stopAll(decision{kind: "shutdown", cause: handles.CauseShutdown, by: "host", reason: "the daemon shuts down"}) {
-		select {
-		case <-r.over:
+		if r.endsBy(ctx) {
 			rep.Ended = append(rep.Ended, r.id)
-		case <-ctx.Done():
+		} else {
 			rep.Still = append(rep.Still, r.id)
 		}
 	}
 	return rep
+}
+
+// endsBy waits for the end of a run. When the time is over its grace is, too:
+// it is killed, and gets a moment to be settled.
+func (r *run) endsBy(ctx context.Context) bool {
+	select {
+	case <-r.over:
+		return true
+	case <-ctx.Done():
+	}
+	moment := time.NewTimer(time.Second)
+	defer moment.Stop()
+	for {
+		select {
+		case <-r.over:
+			return true
+		case r.hurry <- struct{}{}: // to the next step, and the one after
+		case <-moment.C:
+			return false
+		}
+	}
 }
 
 // Dir is the state directory.

@@ -47,11 +47,11 @@ func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, 
 func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.replay(spec); err != nil { // before any refusal: a repeat is not new work
+		return nil, nil, err
+	}
 	if s.closing || s.draining {
 		return nil, nil, &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
-	}
-	if err := s.replay(spec); err != nil { // before any limit: a repeat is not new work
-		return nil, nil, err
 	}
 	if err := s.room(spec); err != nil {
 		return nil, nil, err
@@ -92,6 +92,9 @@ func (s *Supervisor) room(spec wire.Start) error {
 func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	if err := admitted.Wait(); err != nil { // no spawn before the journal took it
 		s.drop(r)
+		if errors.Is(err, journal.ErrClosed) {
+			return handles.ErrStarting // this process is being replaced; nothing was started
+		}
 		return &handles.Error{Code: handles.CodePersistence, ID: s.cfg.Dir, Message: fmt.Sprintf("the journal could not take the start, nothing was started: %v", err)}
 	}
 	s.hook("admitted", r)

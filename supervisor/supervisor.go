@@ -170,7 +170,9 @@ func (s *Supervisor) Close() error {
 		s.owners.Wait()
 	}
 	s.depart()
-	s.owners.Wait()
+	if s.cfg.Keeper == nil {
+		s.owners.Wait()
+	} // with a keeper an owner in the middle of a ladder is cut short, as by a crash
 	err := s.journal.Close()
 	s.unlock()
 	return err

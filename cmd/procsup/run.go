@@ -30,11 +30,12 @@ Examples:
 
 func runCommand(signals *caught) *cli.Command {
 	return &cli.Command{
-		Name:         "run",
-		Usage:        "run a command in front, wrapped exactly",
-		ArgsUsage:    "[--] CMD [ARG…]",
-		Description:  runHelp,
-		OnUsageError: onUsageError,
+		Name:            "run",
+		HideHelpCommand: true, // a command may be called help
+		Usage:           "run a command in front, wrapped exactly",
+		ArgsUsage:       "[--] CMD [ARG…]",
+		Description:     runHelp,
+		OnUsageError:    onUsageError,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "deadline", Usage: "end the tree after `D` (such as 90s, 10m; plain numbers are seconds; 0 = never)"},
 			&cli.StringFlag{Name: "no-output-timeout", Usage: "end the tree when it wrote nothing for `D`; implies capture with pass-through, so the command writes to pipes"},

@@ -8,10 +8,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"procsup/platform"
+	"procsup/supervisor/wire"
 )
 
-// version is that of the last release in CHANGELOG.md.
-const version = "0.1.0"
+const version = wire.Version
 
 func versionCommand() *cli.Command {
 	return &cli.Command{

@@ -25,6 +25,7 @@ const shutdownGrace = 15 * time.Second
 
 // daemonMain is the keeper process.
 func daemonMain(o *options) error {
+	platform.DropMark() // a daemon that was started inside a run does not belong to it
 	state, err := platform.StateDir(o.state)
 	if err != nil {
 		return err
@@ -79,9 +80,7 @@ func keep(o *options, lock *os.File) error {
 // joinOther is for the loser of a race, and for someone who starts a daemon
 // where one runs: whoever only needs one is told when it answers.
 func joinOther(o *options, locked error) error {
-	if err := keeper.Poke(filepath.Join(o.state, "lock")); err != nil {
-		return locked
-	}
+	_ = keeper.Poke(filepath.Join(o.state, "lock")) // in a race its number may not be written yet
 	if o.ready == nil {
 		return locked
 	}

@@ -35,6 +35,9 @@ type server struct {
 }
 
 func supervisorMain(o *options) error {
+	if err := api.CheckUser(); err != nil {
+		return err
+	}
 	link, handover, err := keeper.Connect(keeperSocket)
 	if err != nil {
 		return err

@@ -14,6 +14,9 @@ import (
 // that a client may want to ask for.
 const Protocol = 1
 
+// Version is that of the last release in CHANGELOG.md.
+const Version = "0.1.0"
+
 // Paths of the API. {h} is a handle id, a unique prefix of one, or a name.
 const (
 	PathHello      = "/v1/hello"
