@@ -226,7 +226,7 @@ func (k *keeper) pinned() map[int]bool {
 		out[k.sup.pid] = true
 	}
 	for _, r := range k.runs {
-		if r.pid != 0 && r.adopted {
+		if r.pid != 0 { // also before we know that its parent, the supervisor, died
 			out[r.pid] = true
 		}
 	}
@@ -236,6 +236,27 @@ func (k *keeper) pinned() map[int]bool {
 		}
 	}
 	return out
+}
+
+// unclear reports whether a child may be the command of a run that was not told
+// to be spawned yet. The kernel gives us the children of a dying supervisor, and
+// tells us so, before the supervisor itself is seen to be dead.
+func (k *keeper) unclear(pid int) bool {
+	mark := uint64(0)
+	for _, r := range k.runs {
+		if r.pid != 0 || r.mark == 0 {
+			continue
+		}
+		if mark == 0 {
+			if mark = platform.MarkOf(pid); mark == 0 {
+				return false
+			}
+		}
+		if r.mark == mark {
+			return true
+		}
+	}
+	return false
 }
 
 // orphans reaps children that ended and are nobody's command. The kernel shows
@@ -253,7 +274,7 @@ func (k *keeper) orphans() {
 		if pins == nil {
 			pins = k.pinned()
 		}
-		if pins[pid] {
+		if pins[pid] || k.unclear(pid) {
 			break
 		}
 		platform.ReapIfEnded(pid)
@@ -264,7 +285,7 @@ func (k *keeper) orphans() {
 	}
 	k.scanned, k.scanAt = time.Now(), time.Time{}
 	for _, pid := range platform.AdoptedChildren() {
-		if !pins[pid] {
+		if !pins[pid] && !k.unclear(pid) {
 			platform.ReapIfEnded(pid)
 		}
 	}
