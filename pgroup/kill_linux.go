@@ -117,7 +117,7 @@ func signalMember(m platform.Stat, sig syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	if now.StartTicks != m.StartTicks {
+	if now.StartTicks != m.StartTicks || !now.Alive() { // a zombie takes a signal and does nothing
 		return platform.ErrGone
 	}
 	return platform.SignalPidfd(fd, sig)
