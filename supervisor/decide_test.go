@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"sync"
 	"testing"
+	"time"
 
 	"procsup/handles"
 	"procsup/pgroup"
@@ -192,6 +193,28 @@ func TestS4_30_EndSeenBeforeStop(t *testing.T) {
 	}
 	if rows := stops(t, s, a.HandleID); len(rows) != 0 {
 		t.Errorf("stop rows %v", rows)
+	}
+}
+
+// G14, S4-03: a stop whose ladder is over before the leader's end was marked
+// waits for that mark: the ending is what was seen, never a zero exit.
+func TestG14_StopWaitsForTheMark(t *testing.T) {
+	g := newGate("observe")
+	s := open(t, Config{Hooks: g.hooks()})
+	a := mustStart(t, s, sh("sleep 600"))
+	r := s.live(a.HandleID)
+	s.decide(r, kinds["evict"])
+	<-g.reached // the leader has ended, and nobody was told
+	<-r.group.Done()
+	select {
+	case <-r.over:
+		t.Error("the end was recorded before it was seen")
+	case <-time.After(100 * time.Millisecond): // time enough for a ladder that has nothing left to end
+	}
+	close(g.open)
+	rec := mustWait(t, s, a.HandleID)
+	if rec.Signal != "TERM" || rec.ExitCode != nil || rec.EndedAt.IsZero() {
+		t.Errorf("record %+v", rec)
 	}
 }
 

@@ -49,9 +49,10 @@ type run struct {
 	group *pgroup.Group // nil before the spawn; set before own begins
 	exits chan exitSeen // of an adopted command, from the keeper; nil: our own child
 
-	kick  chan struct{} // a stop was decided
-	hurry chan struct{} // go to the next step
-	over  chan struct{} // closed when the end is durable
+	kick   chan struct{} // a stop was decided
+	hurry  chan struct{} // go to the next step
+	over   chan struct{} // closed when the end is durable
+	marked chan struct{} // closed when the leader's end was marked by observe
 
 	inMu  sync.Mutex
 	stdin *os.File // our end of its stdin; nil: none, or closed
@@ -79,7 +80,7 @@ type exitSeen struct {
 func newRun(s *Supervisor, id handles.ID, spec wire.Start) *run {
 	return &run{
 		s: s, id: id, spec: spec, generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
-		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), bell: make(chan struct{}),
+		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), marked: make(chan struct{}), bell: make(chan struct{}),
 	}
 }
 
@@ -120,6 +121,10 @@ func (r *run) own() {
 	defer r.s.owners.Done()
 	go r.observe() // ends with the leader; own waits for its mark below
 	report, stopped := r.attend()
+	select { // the ending is what observe saw, never a guess
+	case <-r.marked:
+	case <-r.s.life.Done():
+	}
 	complete := true
 	if r.log != nil {
 		complete = r.log.Drain(r.s.life, drainIdle, drainMax)
@@ -149,6 +154,7 @@ func (r *run) observe() {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.seen, r.seq, r.phase = seen, r.s.next(), observed
+	close(r.marked)
 	wake(r.kick)
 }
 
