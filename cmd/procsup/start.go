@@ -54,7 +54,6 @@ func startCommand() *cli.Command {
 		&cli.StringFlag{Name: "stdin", Usage: "`null`, pipe (see procsup send) or a file", Value: "null"},
 		&cli.BoolFlag{Name: "merge", Usage: "keep stderr in stdout, in the order written"},
 		&cli.StringFlag{Name: "max-output", Usage: "keep at most `SIZE` of each stream: the first 1M and the newest (default: 1G)"},
-		&cli.StringFlag{Name: "notify-match", Usage: "notify the session once when the output matches `PATTERN`"},
 		&cli.StringFlag{Name: "idempotency-key", Usage: "a second start with the same `KEY` gives the first answer again"},
 	)
 	return cmd
@@ -95,7 +94,7 @@ func parseStart(c *cli.Context, session string) (*wire.Start, error) {
 	req := &wire.Start{
 		Command: c.Args().Slice(), Session: session, Name: c.String("name"), Tag: c.String("kind"), Lease: c.String("lease"),
 		StopSignal: c.String("stop-signal"), Leftover: c.String("leftover"), Containment: c.String("containment"),
-		Merge: c.Bool("merge"), NotifyMatch: c.String("notify-match"), NoStoreEnv: c.Bool("no-store-env"), Idempotency: c.String("idempotency-key"),
+		Merge: c.Bool("merge"), NoStoreEnv: c.Bool("no-store-env"), Idempotency: c.String("idempotency-key"),
 	}
 	if len(req.Command) == 0 {
 		return nil, usagef("start: no command given; try: procsup start -- CMD [ARG…]")

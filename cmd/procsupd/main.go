@@ -69,7 +69,6 @@ type options struct {
 	stop, replace bool
 	status        bool
 	sessionLimit  int
-	grace         string
 	ready         *os.File // nil: nobody waits
 }
 

@@ -67,7 +67,6 @@ type Start struct {
 	Stdin        string `json:"stdin,omitempty"` // null, pipe, or an absolute path; "" = null
 	Merge        bool   `json:"merge,omitempty"`
 	MaxOutput    int64  `json:"max_output,omitempty"`   // bytes per stream, 0 = 1 GiB
-	NotifyMatch  string `json:"notify_match,omitempty"` // one notice at the first match
 	NoStoreEnv   bool   `json:"no_store_env,omitempty"` // the environment is not journaled; restart is refused
 	Idempotency  string `json:"idempotency_key,omitempty"`
 	BackgroundMS *int64 `json:"background_after_ms,omitempty"` // wait so long for the end before answering
