@@ -19,6 +19,12 @@ import (
 // ruled out counts as running before it is lost.
 const unverifiableGrace = 5 * time.Minute
 
+// reapWait is how long the parent of a command that nobody of ours is the parent
+// of may take to reap it: only then does the kernel tell how it ended.
+const reapWait = 2 * time.Second
+
+const unseen = "keeper and supervisor were both killed, and nobody saw how the command ended"
+
 // recover takes up every run that the journal does not know the end of: with
 // the keeper's help as it was, without it as far as its process can be told.
 // Nothing is ever run again.
@@ -219,10 +225,20 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 	r.rec.Error = "keeper and supervisor were both killed: its output is lost from then on, and it dies of SIGPIPE when it writes"
 	s.mu.Unlock()
 	go func() { // ends with the process
-		exit, known := r.group.AwaitEnd()
-		seen := exitSeen{exit: exit, at: time.Now()}
-		if !known {
-			seen.lost = "keeper and supervisor were both killed, and nobody saw how the command ended"
+		told := make(chan exitSeen, 1)
+		go func() { // ends when its parent has reaped it, or with this process
+			exit, known := r.group.AwaitEnd()
+			seen := exitSeen{exit: exit, at: time.Now()}
+			if !known {
+				seen.lost = unseen
+			}
+			told <- seen
+		}()
+		<-r.group.Done()
+		seen := exitSeen{at: time.Now(), lost: unseen}
+		select {
+		case seen = <-told:
+		case <-time.After(reapWait):
 		}
 		r.exits <- seen
 	}()
