@@ -41,7 +41,8 @@ func newScreen(t *testing.T) *screen {
 	})
 	cmd := exec.Command("tmux", "-S", s.sock, "-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "exec env 'PS1=> ' bash --norc --noprofile")
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), mark, "TERM=screen", "LESS=", "PAGER=", "HISTFILE=", "EXINIT=", "LC_ALL=C.UTF-8")
+	cmd.Env = append(os.Environ(), mark, "SHELL=/bin/sh", // else tmux takes the login shell, and nobody has none
+		"TERM=screen", "LESS=", "PAGER=", "HISTFILE=", "EXINIT=", "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("tmux: %v\n%s", err, out)
 	}
