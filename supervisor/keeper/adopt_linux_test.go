@@ -109,6 +109,7 @@ func TestStoppedSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer hold.Close()
 	var last int
 	for i := range n {
 		r.do("register a%d 0", i)
@@ -117,7 +118,9 @@ func TestStoppedSupervisor(t *testing.T) {
 	}
 	r.kill()
 	syscall.Kill(r.sup.PID, syscall.SIGSTOP)
-	hold.Close() // all read end of file
+	if _, err := hold.WriteString(strings.Repeat("\n", n)); err != nil { // a line for each, also for who opens it only now
+		t.Fatal(err)
+	}
 	awaitEnd(t, last)
 	for _, pid := range platform.Children(r.cmd.Process.Pid) {
 		if pid != r.sup.PID {
