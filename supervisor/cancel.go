@@ -20,21 +20,11 @@ func (s *Supervisor) Cancel(ctx context.Context, ref, session string, req wire.C
 	if err != nil {
 		return nil, err
 	}
-	if r == nil {
-		rec, err := s.record(nil, id)
-		return &wire.Cancelled{Record: rec}, err
-	}
-	d, err := cancelDecision(r, req)
+	mine, err := s.cut(r, id, req)
 	if err != nil {
 		return nil, err
 	}
-	st, cut := s.decide(r, d)
-	if cut {
-		if err := st.durable.Wait(); err != nil {
-			return nil, fmt.Errorf("record the stop of %s: %w", id, err)
-		}
-	}
-	if !req.NoWait {
+	if r != nil && !req.NoWait {
 		wctx, cancel := bounded(ctx, millis(req.WaitResultMS))
 		defer cancel()
 		select {
@@ -50,19 +40,65 @@ func (s *Supervisor) Cancel(ctx context.Context, ref, session string, req wire.C
 		return nil, err
 	}
 	c := &wire.Cancelled{Record: rec, Stopping: !rec.Status.Terminal()}
-	c.Cancelled = cut && confirmed(rec, st)
+	c.Cancelled = confirmed(rec, mine)
 	return c, nil
+}
+
+// cut decides the stop that a request asks for and returns its id once it is
+// durable, or that of the stop that the same request made before; "" when it
+// stopped nothing. r is nil when the run has ended.
+func (s *Supervisor) cut(r *run, id handles.ID, req wire.Cancel) (string, error) {
+	if r != nil {
+		d, err := cancelDecision(r, req)
+		if err != nil {
+			return "", err
+		}
+		st, cut := s.decide(r, d)
+		if cut || st != nil && req.Idempotency != "" { // a repeat looks for the row, too
+			if err := st.durable.Wait(); err != nil && cut {
+				return "", fmt.Errorf("record the stop of %s: %w", id, err)
+			}
+		}
+		if cut {
+			return st.id, nil
+		}
+	}
+	if req.Idempotency == "" {
+		return "", nil
+	}
+	return s.cutBefore(id, req.Idempotency)
+}
+
+// cutBefore is the id of the stop of a run that a request with that key made.
+func (s *Supervisor) cutBefore(id handles.ID, key string) (string, error) {
+	rows, err := s.journal.Entries(0, string(id), 0)
+	if err != nil {
+		return "", fmt.Errorf("look for an earlier stop of %s: %w", id, err)
+	}
+	for _, row := range rows {
+		if row.Kind != "stop" {
+			continue
+		}
+		var body struct{ Stop struct{ ID, Key string } }
+		if err := unmarshal(row.Body, &body); err != nil {
+			return "", fmt.Errorf("read entry %d of %s: %w", row.Seq, id, err)
+		}
+		if body.Stop.Key == key {
+			return body.Stop.ID, nil
+		}
+	}
+	return "", nil
 }
 
 // confirmed reports whether the record shows that this very stop ended the run
 // and that nothing of it is left.
-func confirmed(rec *handles.Record, st *stop) bool {
+func confirmed(rec *handles.Record, stop string) bool {
 	ended := rec.Status == handles.Killed || rec.Status == handles.Cancelled
-	return ended && rec.Stop != nil && rec.Stop.ID == st.id && rec.Stop.Answer == "took"
+	return ended && stop != "" && rec.Stop != nil && rec.Stop.ID == stop && rec.Stop.Answer == "took"
 }
 
 func cancelDecision(r *run, req wire.Cancel) (decision, error) {
-	d := decision{kind: "cancel", cause: handles.CauseCancelled, by: "user", reason: req.Reason, ladder: ladder(r.spec)}
+	d := decision{kind: "cancel", cause: handles.CauseCancelled, by: "user", reason: req.Reason, key: req.Idempotency, ladder: ladder(r.spec)}
 	switch req.By {
 	case "", "user":
 	case "host":

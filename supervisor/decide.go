@@ -15,6 +15,7 @@ type decision struct {
 	cause  handles.Cause
 	by     string // user, host
 	reason string
+	key    string        // of the request, so that a repeat of it knows its stop; "" = none
 	ladder pgroup.Ladder // zero: the run's own
 }
 
@@ -71,9 +72,11 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 		r.stop, r.rec.Cause = st, d.cause
 		r.rec.Stop = &handles.Stop{ID: st.id, By: d.by, Reason: d.reason, Seq: st.seq}
 	}
-	st.durable = s.write(r, "stop", map[string]any{"stop": map[string]any{
-		"id": st.id, "kind": d.kind, "by": d.by, "cuts": r.id, "reason": d.reason, "cause": d.cause,
-	}})
+	row := map[string]any{"id": st.id, "kind": d.kind, "by": d.by, "cuts": r.id, "reason": d.reason, "cause": d.cause}
+	if d.key != "" {
+		row["key"] = d.key
+	}
+	st.durable = s.write(r, "stop", map[string]any{"stop": row})
 	r.ring()
 	wake(r.kick)
 	return st, true

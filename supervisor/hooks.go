@@ -6,6 +6,8 @@ import "procsup/handles"
 // end. The points are admitted, registered, spawned, observe and settle.
 type Hooks struct {
 	At func(point string, id handles.ID)
+	// Retained is called after each look for what is too old.
+	Retained func()
 }
 
 func (s *Supervisor) hook(point string, r *run) {

@@ -15,9 +15,8 @@ import (
 	"procsup/supervisor/keeper"
 )
 
-// unverifiableGrace is how long a run whose process can neither be seen nor
-// ruled out counts as running before it is lost.
-const unverifiableGrace = 5 * time.Minute
+// defaultUnverifiableGrace is Config.UnverifiableGrace unless it is set.
+const defaultUnverifiableGrace = 5 * time.Minute
 
 // reapWait is how long the parent of a command that nobody of ours is the parent
 // of may take to reap it: only then does the kernel tell how it ended.
@@ -197,18 +196,40 @@ func (s *Supervisor) cgroupOf(id handles.ID) string {
 // takeUpAlone settles a run that no keeper held: keeper and supervisor both
 // died, or the machine was started anew.
 func (s *Supervisor) takeUpAlone(r *run) {
-	if r.rec.ExecIdentity == nil {
+	id := platform.Identity{}
+	switch e := r.rec.ExecIdentity; {
+	case e != nil:
+		id = platform.Identity{BootID: e.BootID, PID: e.PID, StartTicks: e.StartTicks}
+	case r.rec.Status == handles.Starting:
 		s.lose(r, "procsup was killed while it started the command")
 		return
 	}
-	id := platform.Identity{BootID: r.rec.ExecIdentity.BootID, PID: r.rec.ExecIdentity.PID, StartTicks: r.rec.ExecIdentity.StartTicks}
 	switch id.Liveness() {
 	case platform.Exited:
 		s.lose(r, "keeper and supervisor were both killed, and the command ended unseen")
 	case platform.Live:
 		s.watchAlone(r, id)
 	default:
-		time.AfterFunc(unverifiableGrace, func() { s.lose(r, "its process could not be verified for "+unverifiableGrace.String()) })
+		s.mu.Lock()
+		r.unverifiable = true
+		s.mu.Unlock()
+		s.owners.Add(1)
+		go s.doubt(r) // ends with the grace, a stop or life; Close waits for it
+	}
+}
+
+// doubt keeps a run whose process can neither be seen nor ruled out until its
+// grace is over, or until somebody stops it: it cannot be signalled.
+func (s *Supervisor) doubt(r *run) {
+	defer s.owners.Done()
+	grace := time.NewTimer(s.cfg.UnverifiableGrace)
+	defer grace.Stop()
+	select {
+	case <-s.life.Done():
+	case <-grace.C:
+		s.lose(r, "its process could not be verified for "+s.cfg.UnverifiableGrace.String())
+	case <-r.kick:
+		s.lose(r, "its process could not be verified, so it was stopped without a signal")
 	}
 }
 
@@ -261,6 +282,11 @@ func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
 	s.mu.Lock()
 	r.rec.Status, r.rec.Error, r.rec.Liveness = status, why, string(platform.Exited)
 	r.rec.EndedAt = time.Now().UTC()
+	if r.rec.Stop != nil && r.rec.Stop.Answer == "" {
+		stop := *r.rec.Stop // others may hold the old one
+		stop.Answer = "unconfirmed"
+		r.rec.Stop = &stop
+	}
 	commit := s.write(r, "ended", nil)
 	s.mu.Unlock()
 	if err := commit.Wait(); err != nil {

@@ -60,13 +60,14 @@ type run struct {
 	atStart handles.Record // as it was when the start was answered
 
 	// Guarded by s.mu.
-	rec   handles.Record
-	phase phase
-	stop  *stop
-	held  *keeper.Run // a start cut short, until the keeper knows more
-	seen  exitSeen
-	seq   int64 // observed_seq: the number at which the leader's end was seen
-	bell  chan struct{}
+	rec          handles.Record
+	phase        phase
+	stop         *stop
+	held         *keeper.Run // a start cut short, until the keeper knows more
+	unverifiable bool        // its process can neither be seen nor ruled out
+	seen         exitSeen
+	seq          int64 // observed_seq: the number at which the leader's end was seen
+	bell         chan struct{}
 }
 
 // exitSeen is how the leader ended and when that was seen.
@@ -95,6 +96,10 @@ func (r *run) state() (handles.Record, <-chan struct{}) {
 func (r *run) snapshot() handles.Record {
 	rec := r.rec
 	if rec.Status.Terminal() {
+		return rec
+	}
+	if r.unverifiable {
+		rec.Liveness = string(platform.Unverifiable)
 		return rec
 	}
 	if rec.PID != 0 {

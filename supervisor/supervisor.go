@@ -44,6 +44,12 @@ type Config struct {
 	// Quota bounds the bytes of all spools; 0 = 10 GiB or a tenth of the disk,
 	// whichever is less; < 0 = no limit.
 	Quota int64
+	// Retention is how long records and output of runs that have ended are
+	// kept, 0 = 7 days; < 0 = for ever.
+	Retention time.Duration
+	// UnverifiableGrace is how long a run whose process can neither be seen nor
+	// ruled out after a crash counts as running before it is lost, 0 = 5 min.
+	UnverifiableGrace time.Duration
 	// Exclusive promises that this process starts children only through here:
 	// orphans are then recognised by exclusion. procsupd does.
 	Exclusive bool
@@ -69,6 +75,7 @@ type Supervisor struct {
 	fence     int            // generation of this supervisor, from 1
 	keeperPID int            // 0: none
 	owners    sync.WaitGroup // one for each live run
+	chores    sync.WaitGroup // retain
 
 	life   context.Context // ends when this process goes away and runs live on
 	depart context.CancelFunc
@@ -89,15 +96,10 @@ type nameKey struct{ session, name string }
 // every run is either owned again or settled. It fails with handles.ErrLocked,
 // ErrNotOwner or ErrSchemaNewer in the chain and has then touched nothing.
 func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
+	cfg = cfg.withDefaults()
 	s := &Supervisor{
 		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8),
 		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{}, per: map[string]int{},
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.cfg.SessionLive == 0 {
-		s.cfg.SessionLive = 1000
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "handles"), 0o700); err != nil {
 		return nil, fmt.Errorf("open state %s: %w", cfg.Dir, err)
@@ -131,7 +133,27 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 		s.unlock()
 		return nil, err
 	}
+	if s.cfg.Retention > 0 {
+		s.chores.Add(1)
+		go s.retain(time.Tick(retentionRound)) // ends with life; Close waits for it
+	}
 	return s, nil
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.SessionLive == 0 {
+		cfg.SessionLive = 1000
+	}
+	if cfg.Retention == 0 {
+		cfg.Retention = defaultRetention
+	}
+	if cfg.UnverifiableGrace == 0 {
+		cfg.UnverifiableGrace = defaultUnverifiableGrace
+	}
+	return cfg
 }
 
 func (s *Supervisor) unlock() {
@@ -173,7 +195,8 @@ func (s *Supervisor) Close() error {
 	if s.cfg.Keeper == nil {
 		s.owners.Wait()
 	} // with a keeper an owner in the middle of a ladder is cut short, as by a crash
-	err := s.journal.Close()
+	err := s.journal.Close() // cuts a removal short
+	s.chores.Wait()
 	s.unlock()
 	return err
 }

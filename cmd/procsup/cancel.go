@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"procsup/handles"
+	"procsup/supervisor/client"
 	"procsup/supervisor/wire"
 )
 
@@ -94,6 +95,7 @@ func doCancel(c *cli.Context, r *remote) error {
 
 func cancelOne(c *cli.Context, r *remote, ref string, req wire.Cancel) error {
 	var k *wire.Cancelled
+	req.Idempotency = client.NewKey() // here, since a call may be made twice
 	err := r.do(func() (err error) { k, err = r.Cancel(context.Background(), ref, req); return err })
 	if err != nil {
 		return err

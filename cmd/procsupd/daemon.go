@@ -61,7 +61,7 @@ func keep(o *options, lock *os.File) error {
 		_, _ = home.Sweep() // empty ones of runs that were killed with all that watched them
 	}
 	cfg := keeper.Config{
-		Supervisor: []string{exe, supervisorVerb, "--socket", o.socket, "--state", o.state, "--session-limit", strconv.Itoa(o.sessionLimit)},
+		Supervisor: []string{exe, supervisorVerb, "--socket", o.socket, "--state", o.state, "--session-limit", strconv.Itoa(o.sessionLimit), "--keep-records", o.keepRecords.String()},
 		Exe:        exe,
 		Lock:       lock,
 		Files:      activation.Files(true),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"procsup/handles"
 )
@@ -69,6 +70,7 @@ type options struct {
 	stop, replace bool
 	status        bool
 	sessionLimit  int
+	keepRecords   time.Duration
 	ready         *os.File // nil: nobody waits
 }
 
@@ -99,6 +101,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.BoolVar(&o.replace, "replace", false, "restart its supervisor with the installed binary; commands live on")
 	fs.BoolVar(&o.status, "status", false, "say whether one runs")
 	fs.IntVar(&o.sessionLimit, "session-limit", 0, "live handles per session (0 = 1000)")
+	fs.DurationVar(&o.keepRecords, "keep-records", 0, "keep records and output of what has ended for `D`, such as 24h (0 = 168h, negative = for ever)")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err

@@ -43,15 +43,19 @@ func supervisorMain(o *options) error {
 		return err
 	}
 	v := &server{o: o, link: link, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), door: api.NewDoor()}
-	v.srv = &http.Server{Handler: v.door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	v.srv = &http.Server{
+		Handler: v.door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		DisableGeneralOptionsHandler: true, // the door answers for all that does not exist
+	}
 	l, err := listen(o.socket, handover.Files, handover.Generation > 1)
 	if err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- v.srv.Serve(l) }() // ends with the listener; answers "starting" at first
+	go func() { failed <- v.srv.Serve(api.Listener(l)) }() // ends with the listener; answers "starting" at first
 	v.Supervisor, err = supervisor.Open(context.Background(), supervisor.Config{
 		Dir: o.state, Keeper: link, Handover: handover, Log: v.log, Exclusive: true, SessionLive: o.sessionLimit,
+		Retention: o.keepRecords,
 	})
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func (v *server) bindAgain() <-chan struct{} {
 		v.log.Error("bind the socket again", "err", err)
 		return nil
 	}
-	go func() { _ = v.srv.Serve(l) }() // ends with the process
+	go func() { _ = v.srv.Serve(api.Listener(l)) }() // ends with the process
 	return watchSocket(v.o.socket)
 }
 

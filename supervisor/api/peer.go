@@ -21,6 +21,7 @@ type peerKey struct{}
 type peer struct {
 	cred platform.Cred
 	err  error
+	conn *typedConn // nil: not of Listener
 }
 
 // ConnContext is http.Server's ConnContext: it notes who is at the other end.
@@ -34,6 +35,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 		}
 		p.err = err
 	}
+	p.conn, _ = c.(*typedConn)
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
@@ -42,6 +44,9 @@ func admit(r *http.Request) *failure {
 	p, ok := r.Context().Value(peerKey{}).(peer)
 	if !ok {
 		p.err = errors.New("the server does not say who connects")
+	}
+	if p.conn != nil {
+		p.conn.handled.Store(true)
 	}
 	if p.err != nil {
 		return forbidden("who connects is unknown: %v", p.err)

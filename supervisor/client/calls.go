@@ -29,7 +29,7 @@ func (c *Client) Start(ctx context.Context, req wire.Start) (*wire.Started, erro
 		return nil, err
 	}
 	if req.Idempotency == "" {
-		req.Idempotency = randomKey()
+		req.Idempotency = NewKey()
 	}
 	if req.Session == "" {
 		req.Session = c.cfg.Session
@@ -56,7 +56,8 @@ func speakable(req wire.Start) error {
 	return nil
 }
 
-func randomKey() string {
+// NewKey makes an idempotency key: random, for one request and its repeats.
+func NewKey() string {
 	var b [16]byte
 	platform.Random(b[:])
 	return fmt.Sprintf("%x", b)
@@ -105,11 +106,16 @@ func countdown(timeout time.Duration) func() int64 {
 	}
 }
 
-// Cancel ends a run. It may be called again: a run that has ended is left alone.
+// Cancel ends a run. It may be called again: a run that has ended is left
+// alone. It puts a random idempotency key on a request that has none: one whose
+// answer was lost is asked for again, and still says that it ended the run.
 func (c *Client) Cancel(ctx context.Context, ref string, req wire.Cancel) (*wire.Cancelled, error) {
 	path, err := c.path(wire.PathCancel, ref)
 	if err != nil {
 		return nil, err
+	}
+	if req.Idempotency == "" {
+		req.Idempotency = NewKey()
 	}
 	return post[wire.Cancelled](ctx, c, freely, path.String(), req)
 }

@@ -150,11 +150,14 @@ type Cancel struct {
 	Signal       string `json:"signal,omitempty"`         // instead of the run's stop signal
 	WaitResultMS int64  `json:"wait_result_ms,omitempty"` // wait so long for the end; 0 = until it has ended
 	NoWait       bool   `json:"no_wait,omitempty"`        // answer once the stop is durable
+	// Idempotency makes a repeat safe: what the first request with this key
+	// stopped counts as stopped by the repeat.
+	Idempotency string `json:"idempotency_key,omitempty"`
 }
 
 // Cancelled answers a cancel.
 type Cancelled struct {
-	Cancelled bool            `json:"cancelled"` // this call ended the run and nothing of it is left
+	Cancelled bool            `json:"cancelled"` // this request ended the run and nothing of it is left
 	Stopping  bool            `json:"stopping,omitempty"`
 	Record    *handles.Record `json:"record"`
 }
