@@ -107,24 +107,22 @@ func TestS2_39_UnknownFieldsAndOperations(t *testing.T) {
 func TestS3_49_StartingUntilOpened(t *testing.T) {
 	d := NewDoor()
 	s := serve(t, d)
-	for target, method := range operations(t) {
-		if target == wire.PathOpenAPI {
+	for _, o := range operations(t) {
+		if o.path == wire.PathOpenAPI {
 			continue
 		}
 		body := ""
-		switch target {
-		case wire.PathHandles:
-			if method == "POST" {
-				body = startJSON("exit 0", "")
-			}
-		case wire.PathWaitOutput:
+		switch o {
+		case operation{"POST", wire.PathHandles}:
+			body = startJSON("exit 0", "")
+		case operation{"POST", wire.PathWaitOutput}:
 			body = `{"pattern":"x"}`
-		case wire.PathSignal:
+		case operation{"POST", wire.PathSignal}:
 			body = `{"signal":"TERM"}`
-		case wire.PathCancelByID:
+		case operation{"POST", wire.PathCancelByID}:
 			body = `{"handle_id":"x"}`
 		}
-		s.refused(t, method, strings.Replace(target, "{h}", "x", 1), body, handles.CodeStarting, http.StatusServiceUnavailable)
+		s.refused(t, o.method, strings.Replace(o.path, "{h}", "x", 1), body, handles.CodeStarting, http.StatusServiceUnavailable)
 	}
 	if res := s.call(t, "GET", wire.PathOpenAPI, "", nil); res.StatusCode != http.StatusOK {
 		t.Errorf("openapi while starting: %d", res.StatusCode)
@@ -136,24 +134,25 @@ func TestS3_49_StartingUntilOpened(t *testing.T) {
 	}
 }
 
-// operations are a path and a method of each operation but the second of
-// /v1/handles.
-func operations(t *testing.T) map[string]string {
+// An operation is what the OpenAPI document lists, and that document itself.
+type operation struct{ method, path string }
+
+func operations(t *testing.T) (all []operation) {
+	t.Helper()
 	_, doc := routes(&Door{})
 	var d struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal(doc, &d); err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]string{}
 	for path, methods := range d.Paths {
 		for m := range methods {
-			out[path] = strings.ToUpper(m)
+			all = append(all, operation{strings.ToUpper(m), path})
 		}
 	}
-	if len(out) < 14 {
-		t.Fatalf("only %d paths: %v", len(out), out)
+	if len(all) < 15 {
+		t.Fatalf("only %d operations: %v", len(all), all)
 	}
-	return out
+	return append(all, operation{"GET", wire.PathOpenAPI})
 }
 
 // S2-38: a generic invoke has only the id.

@@ -91,6 +91,51 @@ func TestHostileRequests(t *testing.T) {
 	s.refused(t, "GET", wire.PathHello, "", handles.CodeStarting, http.StatusServiceUnavailable) // it still answers
 }
 
+// What net/http refuses by itself has a typed body too, as long as nothing was
+// handled on that connection; after that its answers are its own, so that no
+// byte of an answer of ours can be taken for one of them.
+func TestRefusedBeforeAnyHandler(t *testing.T) {
+	s := serve(t, NewDoor())
+	get := "GET " + wire.PathHello + " HTTP/1.1\r\nHost: x\r\n"
+	for name, c := range map[string]struct {
+		text   string
+		status int
+		code   handles.Code
+	}{
+		"a broken request line":        {"HELLO\r\n\r\n", http.StatusBadRequest, handles.CodeInvalid},
+		"no host":                      {"GET / HTTP/1.1\r\n\r\n", http.StatusBadRequest, handles.CodeInvalid},
+		"a broken header":              {get + "no colon\r\n\r\n", http.StatusBadRequest, handles.CodeInvalid},
+		"headers that are too large":   {get + "X: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge, handles.CodeInvalid},
+		"an unknown transfer encoding": {get + "Transfer-Encoding: zip\r\n\r\n", http.StatusNotImplemented, handles.CodeUnsupported},
+		"another version":              {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", http.StatusHTTPVersionNotSupported, handles.CodeUnsupported},
+		"an unknown expectation":       {get + "Expect: the best\r\n\r\n", http.StatusExpectationFailed, handles.CodeUnsupported},
+		"an unknown method":            {"BREW /coffee HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusNotFound, handles.CodeUnsupported},
+		"no path":                      {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusNotFound, handles.CodeUnsupported},
+	} {
+		res, e := s.raw(t, c.text, false)
+		if res.StatusCode != c.status || e.Code != c.code || e.Message == "" || res.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: got %d %s %+v, want %d %s", name, res.StatusCode, res.Header.Get("Content-Type"), e, c.status, c.code)
+		}
+	}
+	c, err := net.Dial("unix", s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(long))
+	fmt.Fprintf(c, "%s\r\nHELLO\r\n\r\n", get)
+	r := bufio.NewReader(c)
+	for i, want := range []int{http.StatusServiceUnavailable, http.StatusBadRequest} {
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatalf("answer %d: %v", i, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != want {
+			t.Errorf("answer %d: %d, %v, want %d", i, res.StatusCode, err, want)
+		}
+	}
+}
+
 // Only our own user and root get in, whatever the modes of the socket allow.
 func TestPeerUID(t *testing.T) {
 	if os.Geteuid() != 0 {

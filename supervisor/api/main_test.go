@@ -40,10 +40,10 @@ func serve(t testing.TB, h http.Handler) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, done := &http.Server{Handler: h, ConnContext: ConnContext}, make(chan struct{})
+	srv, done := &http.Server{Handler: h, ConnContext: ConnContext, MaxHeaderBytes: 1 << 10, DisableGeneralOptionsHandler: true}, make(chan struct{})
 	go func() { // ends with the server
 		defer close(done)
-		_ = srv.Serve(l)
+		_ = srv.Serve(Listener(l))
 	}()
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
