@@ -58,10 +58,7 @@ func (s *Supervisor) removeOutput(moment time.Time) (n int) {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), handles.CommandPrefix) || !untouchedSince(s.dir(id), moment) {
 			continue
 		}
-		if s.live(id) != nil {
-			continue
-		}
-		// only the journal's own word will do: an error is not "no such run"
+		// a run that lives is in the journal, too; an error is not "no such run"
 		if _, err := s.journal.Run(string(id)); !errors.Is(err, handles.ErrNotFound) {
 			continue
 		}
