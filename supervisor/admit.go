@@ -27,9 +27,7 @@ var goodName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,63}$`)
 // check refuses a start that can never work, before anything happens, and
 // fills in defaults.
 func check(req wire.Start) (wire.Start, error) {
-	if req.Session == "" {
-		req.Session = DefaultSession
-	}
+	req.Session = canonicalSession(req.Session)
 	if req.Lease == "" {
 		req.Lease = LeaseAwaited
 		if req.Session == DefaultSession {
@@ -45,6 +43,18 @@ func check(req wire.Start) (wire.Start, error) {
 		}
 	}
 	return req, nil
+}
+
+// canonicalSession is the one spelling of a session, which answers carry:
+// without the slashes that a caller may have put behind it.
+func canonicalSession(name string) string {
+	if name == "" {
+		return DefaultSession
+	}
+	if bare := strings.TrimRight(name, "/"); bare != "" {
+		return bare
+	}
+	return name // refused as what it is
 }
 
 func invalid(field, format string, args ...any) error {

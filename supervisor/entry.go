@@ -142,7 +142,7 @@ func started(rec handles.Record, dir string) *wire.Started {
 		PID: rec.PID, GroupID: rec.GroupID, Exec: rec.ExecIdentity,
 		OutputPath: dir + "/stdout", StdoutPath: dir + "/stdout", StderrPath: dir + "/stderr",
 		Sandbox: wire.Sandbox{Kind: "none"},
-		Error:   rec.Error, SpawnError: rec.SpawnError,
+		Error:   rec.Error, SpawnError: rec.SpawnError, Revision: rec.Revision, Seq: rec.Seq,
 	}
 }
 

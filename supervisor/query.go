@@ -13,9 +13,7 @@ import (
 // find resolves an id, a unique prefix or a name: to a live run, or to the id
 // of one that has ended.
 func (s *Supervisor) find(ref, session string) (*run, handles.ID, error) {
-	if session == "" {
-		session = DefaultSession
-	}
+	session = canonicalSession(session)
 	s.mu.Lock()
 	r := s.runs[handles.ID(ref)]
 	if r == nil {
@@ -65,6 +63,9 @@ func decode(row journal.Run) (*handles.Record, error) {
 
 // List returns records, newest first.
 func (s *Supervisor) List(_ context.Context, f journal.Filter) (*wire.List, error) {
+	if f.Session != "" {
+		f.Session = canonicalSession(f.Session)
+	}
 	s.mu.Lock()
 	seq := s.seq
 	s.mu.Unlock()

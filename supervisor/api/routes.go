@@ -28,7 +28,9 @@ func routes(d *Door) (*http.ServeMux, []byte) {
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.AllowAdditionalPropertiesByDefault = true // unknown fields are ignored, S2-39
 	cfg.Transformers = []huma.Transformer{typed}
-	cfg.Info.Description = "The procsup daemon over its unix socket: curl --unix-socket SOCKET http://procsup/v1/hello"
+	cfg.Info.Description = "The procsup daemon over its unix socket: curl --unix-socket SOCKET http://procsup/v1/hello\n\n" +
+		"An answer tells of one moment, and may be superseded when it arrives: revision counts the changes of a record, " +
+		"seq is the number of the journal row for which the answer is true. Of two answers the one with the greater seq is the newer."
 	a := humago.New(mux, cfg)
 	a.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) { next(plainStatus{ctx}) })
 	d.starts(a)

@@ -90,6 +90,8 @@ type Started struct {
 	Sandbox    Sandbox           `json:"sandbox"`
 	Error      string            `json:"error,omitempty"`
 	SpawnError *handles.SpawnErr `json:"spawn_error,omitempty"`
+	Revision   int64             `json:"revision,omitempty"` // of the record that this answer tells of
+	Seq        int64             `json:"seq,omitempty"`      // of the journal row that it is true for
 	Replayed   bool              `json:"replayed,omitempty"` // the idempotency key was known: this is the first answer again
 	Record     *handles.Record   `json:"record,omitempty"`   // with background_after: the run so far
 }
