@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -149,13 +150,20 @@ func TestS3_84_StopOfWhatCannotBeVerified(t *testing.T) {
 	}
 }
 
-// S3-82: one that was admitted and of which no process was ever recorded is
-// settled at once.
+// S3-82, S4-26: one that was admitted and of which no process was ever recorded is
+// settled at once. It is not started again, and nobody is said to have stopped it.
 func TestS3_82_NoProcessWasRecorded(t *testing.T) {
-	dir, id := leave(t, sh("sleep 600"), nil)
+	marker := filepath.Join(t.TempDir(), "ran")
+	dir, id := leave(t, sh("echo >"+marker), nil)
 	s := open(t, Config{Dir: dir})
 	rec, err := s.Show(t.Context(), string(id), "")
-	if err != nil || rec.Status != handles.Lost || rec.Error == "" {
+	if err != nil || rec.Status != handles.Lost || rec.Error == "" || rec.Stop != nil {
 		t.Errorf("%+v, %v", rec, err)
+	}
+	if rows := stops(t, s, id); len(rows) != 0 {
+		t.Errorf("stop rows %v", rows)
+	}
+	if _, err := os.Stat(marker); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it ran: %v", err)
 	}
 }

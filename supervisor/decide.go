@@ -48,6 +48,12 @@ func holds(earlier *stop, d decision) bool {
 	return earlier != nil && !(d.by == "user" && d.kind == "session_close" && earlier.kind != d.kind)
 }
 
+// cameFirst reports whether a stop was decided before the leader's end was
+// seen. The numbers of the journal tell; a clock may be set back.
+func cameFirst(st *stop, p phase, observedSeq int64) bool {
+	return p < observed || st.seq < observedSeq
+}
+
 // decide stops a run, or does nothing and writes nothing if there is nothing to
 // stop. It answers at once; the stop is durable when the commit is, and the
 // run's owner signals nobody before that.

@@ -255,7 +255,9 @@ func TestS4_17_PersonsStopHolds(t *testing.T) {
 				t.Errorf("stop rows %v", rows)
 			}
 			next := mustStart(t, s, sh("sleep 600"))
-			s.decide(s.live(next.HandleID), kinds["evict"])
+			if _, cut := s.decide(s.live(next.HandleID), kinds["evict"]); !cut { // S4-19
+				t.Fatal("a person's stop of another run held over the host's")
+			}
 			if rec := mustWait(t, s, next.HandleID); rec.Ending != "failed" || rec.Stop.By != "host" {
 				t.Errorf("the next run: %+v", rec)
 			}
@@ -272,6 +274,54 @@ func TestS4_43_Fence(t *testing.T) {
 	}{{admitted, 2, true}, {running, 2, true}, {observed, 2, false}, {ended, 2, false}, {admitted, 1, false}, {running, 1, false}} {
 		if got := workInFlight(c.p, c.generation, 2); got != c.want {
 			t.Errorf("phase %d of generation %d: %v, want %v", c.p, c.generation, got, c.want)
+		}
+	}
+}
+
+// S4-29: which came first is told by the numbers of the journal, whatever the
+// clock said at the time.
+func TestS4_29_OrderIsNotTheClocks(t *testing.T) {
+	for name, c := range map[string]struct {
+		stop     stop
+		p        phase
+		observed int64
+		want     bool
+	}{
+		"the end was not seen yet":                   {stop{seq: 7}, running, 0, true},
+		"the stop came first":                        {stop{seq: 7, at: time.Now()}, observed, 8, true},
+		"the stop came first, the clock was ahead":   {stop{seq: 7, at: time.Now().Add(time.Hour)}, observed, 8, true},
+		"the end came first":                         {stop{seq: 7, at: time.Now()}, observed, 6, false},
+		"the end came first, the clock was set back": {stop{seq: 7, at: time.Now().Add(-time.Hour)}, observed, 6, false},
+	} {
+		if got := cameFirst(&c.stop, c.p, c.observed); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// S4-32: only a stop that took, of a run that is over, is one that was carried
+// out; and only for the request that made it.
+func TestS4_32_ConfirmedMeansNothingIsLeft(t *testing.T) {
+	record := func(status handles.Status, answer string) *handles.Record {
+		return &handles.Record{Status: status, Stop: &handles.Stop{ID: "s", Answer: answer}}
+	}
+	for name, c := range map[string]struct {
+		rec  *handles.Record
+		stop string
+		want bool
+	}{
+		"took":                        {record(handles.Killed, "took"), "s", true},
+		"before it was started":       {record(handles.Cancelled, "took"), "s", true},
+		"refused":                     {record(handles.Killed, "refused"), "s", false},
+		"something is left":           {record(handles.Killed, "unconfirmed"), "s", false},
+		"not over":                    {record(handles.Stopping, "took"), "s", false},
+		"nobody knows":                {record(handles.Lost, "took"), "s", false},
+		"another stop":                {record(handles.Killed, "took"), "t", false},
+		"the request stopped nothing": {record(handles.Killed, "took"), "", false},
+		"its own ending":              {&handles.Record{Status: handles.Completed}, "s", false},
+	} {
+		if got := confirmed(c.rec, c.stop); got != c.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestA21_StopWhileStarting(t *testing.T) {
 	}()
 	id := <-g.reached
 	c, err := s.Cancel(t.Context(), string(id), "", wire.Cancel{NoWait: true})
-	if err != nil || !c.Stopping {
+	if err != nil || !c.Stopping || c.Cancelled {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	close(g.open)

@@ -185,7 +185,7 @@ func (r *run) attend() (rep pgroup.Report, stopped bool) {
 			stop, phase, seq := r.stop, r.phase, r.seq
 			r.s.mu.Unlock()
 			switch {
-			case stop != nil && (phase < observed || stop.seq < seq):
+			case stop != nil && cameFirst(stop, phase, seq):
 				<-stop.durable.Done() // nobody is signalled for a stop that could be forgotten
 				return r.group.Stop(stop.ladder, r.hurry), true
 			case phase >= observed:
