@@ -178,16 +178,14 @@ func TestS4_30_EndSeenBeforeStop(t *testing.T) {
 	s := open(t, Config{Hooks: g.hooks()})
 	a := mustStart(t, s, sh("kill -SEGV $$"))
 	<-g.reached
-	done := make(chan *wire.Cancelled, 1)
-	go func() { // ends with the run
-		c, err := s.Cancel(t.Context(), string(a.HandleID), "", wire.Cancel{})
-		if err != nil {
-			t.Error(err)
-		}
-		done <- c
-	}()
+	c, err := s.Cancel(t.Context(), string(a.HandleID), "", wire.Cancel{NoWait: true})
+	if err != nil || c.Cancelled || c.Stopping != !c.Record.Status.Terminal() || c.Record.Status == handles.Stopping || c.Record.Stop != nil {
+		t.Errorf("cancel %+v, record %+v, %v", c, c.Record, err)
+	}
 	close(g.open)
-	c := <-done
+	if c, err = s.Cancel(t.Context(), string(a.HandleID), "", wire.Cancel{}); err != nil {
+		t.Fatal(err)
+	}
 	if c.Cancelled || c.Record.Status != handles.Failed || c.Record.Signal != "SEGV" || c.Record.Ending != "" {
 		t.Errorf("cancel %+v, record %+v", c, c.Record)
 	}
@@ -239,7 +237,10 @@ func TestS4_17_PersonsStopHolds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.decide(r, d)
+			if _, cut := s.decide(r, d); !cut { // S4-18
+				close(g.open)
+				t.Fatal("a person's stop did nothing")
+			}
 			if _, cut := s.decide(r, kinds["evict"]); cut {
 				t.Error("the host's stop cut what a person had cut")
 			}

@@ -27,9 +27,6 @@ func TestS4_40_TheNewerIsNamed(t *testing.T) {
 	}
 	newer := mustStart(t, s, sh("sleep 600"))
 	s.stopAll(kinds["evict"])
-	if rows := stops(t, s, older.HandleID); len(rows) != 0 {
-		t.Errorf("the older was stopped: %v", rows)
-	}
 	close(g.open)
 	got := mustWait(t, s, newer.HandleID)
 	if rows := stops(t, s, newer.HandleID); len(rows) != 1 || rows[0]["cuts"] != string(newer.HandleID) || got.Status != handles.Killed {
@@ -37,6 +34,9 @@ func TestS4_40_TheNewerIsNamed(t *testing.T) {
 	}
 	if rec := mustWait(t, s, older.HandleID); rec.Status != handles.Failed || *rec.ExitCode != 3 || rec.Ending != "" {
 		t.Errorf("the older: %+v", rec)
+	}
+	if rows := stops(t, s, older.HandleID); len(rows) != 0 {
+		t.Errorf("the older was stopped: %v", rows)
 	}
 	again := sh("sleep 600")
 	again.Name = "web"

@@ -58,6 +58,8 @@ var importMap = map[string]rule{
 		"the daemon: everything that procsup itself must not carry"},
 	"test/bench": {[]string{"pgroup", "capture", "platform"}, []string{"golang.org/x/sys"},
 		"measures the packages and the commands; part of neither"},
+	"test/ablate": {nil, nil,
+		"takes rules out of a copy of the source: it needs the text of the product, not its code"},
 	"test/bench/empty":  {nil, nil, "the floor of item 1"},
 	"test/bench/gowrap": {nil, nil, "the 30-line wrapper of item 1"},
 	"test/chaos":        {nil, nil, "tests only"},
