@@ -79,6 +79,8 @@ func TestReadme(t *testing.T) {
 		case strings.TrimSpace(b.text) == "go test ./...":
 			checkCI(t, "go test ./...") // it would run itself here; CI does
 			continue
+		case missing(t, b.text, "redis-server", "redis-cli"):
+			continue
 		case strings.Contains(b.text, "./cmd/"):
 			cmd.Dir = root
 		}
@@ -92,6 +94,25 @@ func TestReadme(t *testing.T) {
 	if ran < 5 {
 		t.Errorf("only %d blocks found in the README", ran)
 	}
+}
+
+// missing tells whether a block needs a tool that is not there. With
+// PROCSUP_NO_SKIP that is a failure: CI installs them all.
+func missing(t *testing.T, text string, tools ...string) bool {
+	t.Helper()
+	for _, tool := range tools {
+		if !strings.Contains(text, tool) {
+			continue
+		}
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("PROCSUP_NO_SKIP") != "" {
+				t.Fatalf("%s is not installed", tool)
+			}
+			t.Logf("not run, %s is not installed:\n%s", tool, text)
+			return true
+		}
+	}
+	return false
 }
 
 func goEnv(t *testing.T, name string) string {
