@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"procsup/handles"
 )
@@ -124,5 +126,44 @@ func TestS2_24_AnEnvelopeAtOnce(t *testing.T) {
 	b.want(4, "wait", h)
 	if out := b.want(0, "logs", h); out != "gone" {
 		t.Errorf("logs: %q", out)
+	}
+}
+
+// Records of what has ended go after their time, with the output; the daemon's
+// flag says which that is.
+func TestKeepRecords(t *testing.T) {
+	b := newBench(t)
+	h := b.start("--", "echo", "old")
+	b.want(0, "wait", h)
+	path := b.show(h).Output.Stdout.Path
+	b.want(0, "daemon", "--stop")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	daemon := b.command("daemon", "--keep-records", "1ms", "--ready-fd", "3")
+	daemon.ExtraFiles = []*os.File{w}
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if line, err := bufio.NewReader(r).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the daemon said %q, %v", line, err)
+	}
+	c := b.client()
+	defer c.Close()
+	for end := time.Now().Add(long); ; { // its first look is beside the first calls
+		_, err := c.Show(t.Context(), h)
+		if _, there := os.Stat(filepath.Dir(path)); errors.Is(err, handles.ErrNotFound) && errors.Is(there, os.ErrNotExist) {
+			break
+		}
+		if err != nil && !errors.Is(err, handles.ErrNotFound) || time.Now().After(end) {
+			t.Fatalf("the record is still there, or its output: %v", err)
+		}
+	}
+	b.want(0, "daemon", "--stop")
+	if err := daemon.Wait(); err != nil {
+		t.Error(err)
 	}
 }

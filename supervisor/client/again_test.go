@@ -2,10 +2,13 @@ package client_test
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"procsup/supervisor/client"
 	"procsup/supervisor/wire"
 )
 
@@ -46,5 +49,31 @@ func TestS3_61_ALostCancelIsAskedForAgain(t *testing.T) {
 	}
 	if k, err := c.Cancel(t.Context(), string(a.HandleID), wire.Cancel{}); err != nil || k.Cancelled {
 		t.Errorf("another cancel: %s, %v", asJSON(k), err)
+	}
+}
+
+// The time that a caller waits for the result of a cancel is that of the call,
+// not of each try.
+func TestACancelsWaitCountsDown(t *testing.T) {
+	var asked []int64
+	c := client.New(client.Config{Socket: fake(t, func(n int, c net.Conn) {
+		_, body := request(t, c)
+		var req wire.Cancel
+		if err := json.Unmarshal([]byte(body), &req); err != nil {
+			t.Errorf("%q: %v", body, err)
+		}
+		asked = append(asked, req.WaitResultMS)
+		if n > 1 {
+			answerWith(c, 200, `{"cancelled":true,"record":{"handle_id":"hto-1"}}`)
+			return
+		}
+		<-time.After(20 * time.Millisecond) // time passes, and the answer is lost
+	})})
+	defer c.Close()
+	if k, err := c.Cancel(t.Context(), "hto-1", wire.Cancel{WaitResultMS: 60_000}); err != nil || !k.Cancelled {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	if len(asked) != 2 || asked[0] > 60_000 || asked[0]-asked[1] < 15 {
+		t.Errorf("asked to wait %v ms", asked)
 	}
 }

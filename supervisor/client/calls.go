@@ -117,7 +117,19 @@ func (c *Client) Cancel(ctx context.Context, ref string, req wire.Cancel) (*wire
 	if req.Idempotency == "" {
 		req.Idempotency = NewKey()
 	}
-	return post[wire.Cancelled](ctx, c, freely, path.String(), req)
+	left := countdown(time.Duration(req.WaitResultMS) * time.Millisecond)
+	k := &wire.Cancelled{}
+	err = c.do(ctx, freely, func() request {
+		r := req
+		if r.WaitResultMS > 0 {
+			r.WaitResultMS = left()
+		}
+		return request{method: "POST", target: path.String(), kind: jsonKind, body: marshal(r)}
+	}, k)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
 }
 
 // Restart ends a run and starts the same command as a new one.
