@@ -231,11 +231,8 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 		if err != nil {
 			return nil, err
 		}
-		if !c.Record.Status.Terminal() {
-			return nil, &handles.Error{Code: handles.CodeConflict, ID: string(id), Message: string(id) + " did not end, so it was not started again"}
-		}
-		if c.Record.Stop != nil && c.Record.Stop.Reason != req.Reason {
-			return nil, &handles.Error{Code: handles.CodeConflict, ID: string(id), Message: string(id) + " was stopped by somebody else (" + c.Record.Stop.Reason + "), so it was not started again"}
+		if err := mayFollow(c); err != nil {
+			return nil, err
 		}
 	}
 	spec.Idempotency = ""
@@ -247,6 +244,25 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 		return nil, err
 	}
 	return envelope(again, again.atStart), nil
+}
+
+// mayFollow refuses a restart unless the run ended by itself or by this very
+// request, and nothing of it is left: anybody else's stop wins, another
+// restart's too, or there would be two copies.
+func mayFollow(c *wire.Cancelled) error {
+	rec := c.Record
+	why := ""
+	switch {
+	case !rec.Status.Terminal():
+		why = "did not end"
+	case rec.Stop == nil || c.Cancelled:
+		return nil
+	case rec.Stop.Answer != "took":
+		why = "was stopped, and something of it may be left"
+	default:
+		why = "was stopped by somebody else (" + rec.Stop.Reason + ")"
+	}
+	return &handles.Error{Code: handles.CodeConflict, ID: string(rec.HandleID), Message: string(rec.HandleID) + " " + why + ", so it was not started again"}
 }
 
 // specOf is the start of a run, for doing it again.

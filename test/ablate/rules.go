@@ -244,6 +244,14 @@ var rules = []rule{
 		},
 	},
 	{
+		name:  "stop-beats-a-restart",
+		says:  "a restart starts nothing unless the run ended by itself or by this very request: two copies never overlap (A22)",
+		file:  "supervisor/cancel.go",
+		old:   "case rec.Stop == nil || c.Cancelled:",
+		new:   "case true:",
+		tests: []string{"TestA22_TwoRestartsMakeOneCopy", "TestA22_AStopBeatsARestart", "TestA22_WhatMayFollow"},
+	},
+	{
 		name:  "repeat-gets-the-first-answer",
 		says:  "a repeated cancel gets the first answer (S2-29, S3-12)",
 		file:  "supervisor/cancel.go",
