@@ -21,6 +21,9 @@ func Keep(_ context.Context, cfg Config) (code int) {
 // Poke is not supported here.
 func Poke(string) error { return errors.ErrUnsupported }
 
+// OpenEstate is not supported here.
+func OpenEstate(int) (*Estate, error) { return nil, errors.ErrUnsupported }
+
 // A Link is never made here.
 type Link struct{}
 
@@ -29,6 +32,9 @@ func Connect(int) (*Link, *Handover, error) { return nil, nil, errors.ErrUnsuppo
 
 // Close is not supported here, and neither is any other method.
 func (*Link) Close() error { return errors.ErrUnsupported }
+
+// Succeed is not supported here.
+func (*Link) Succeed(string, []string) error { return errors.ErrUnsupported }
 
 // Register is not supported here.
 func (*Link) Register(string, string, []*os.File) error { return errors.ErrUnsupported }

@@ -141,6 +141,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
+	version, oldest := protocols()
 	for _, tc := range []struct {
 		theirs, oldest, want int
 	}{{version, oldest, version}, {version + 6, oldest, version}, {version + 6, version + 1, 0}, {oldest - 1, oldest - 1, 0}, {0, 0, 0}} {

@@ -371,7 +371,7 @@ func TestNamesAndLock(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	r := newRig(t, rigConfig{Lock: lock})
 	h := r.connected()
-	if h.Keeper != r.cmd.Process.Pid || h.Generation != 1 || h.Version != version || h.Files != 1 {
+	if h.Keeper != r.cmd.Process.Pid || h.Generation != 1 || h.Version != newestProtocol || h.Files != 1 {
 		t.Errorf("hand-over %+v", h)
 	}
 	if st, err := platform.ReadStat(h.PID); err != nil || st.PGID != h.PID {
