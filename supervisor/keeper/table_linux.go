@@ -181,12 +181,15 @@ func (k *keeper) ended(r *run) {
 	case err == nil:
 		e.Exit = exit
 		e.Usage, _ = platform.PeekUsage(r.pid)
-	case r.stranger && !k.reaped(r):
-		return
-	default: // not our child: whoever was its parent has reaped it
-		if exit, known := platform.ExitAfterReap(r.pidfd); known {
-			e.Exit = exit
-		} else {
+	default: // not our child: somebody else reaps it, or has
+		exit, known := platform.ExitOfZombie(r.pidfd, r.pid, r.ticks)
+		if !known {
+			exit, known = platform.ExitAfterReap(r.pidfd)
+		}
+		if !known && r.stranger && !k.reaped(r) {
+			return
+		}
+		if e.Exit = exit; !known {
 			e.Code, e.Lost = -1, lostReaped
 		}
 	}
