@@ -7,11 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
-
-	"github.com/coreos/go-systemd/v22/activation"
-	sdnotify "github.com/coreos/go-systemd/v22/daemon"
 
 	"procsup/handles"
 	"procsup/platform"
@@ -53,28 +49,62 @@ func daemonMain(o *options) error {
 
 // keep runs the keeper until the daemon ends.
 func keep(o *options, lock *os.File) error {
+	passed, err := passedSockets()
+	if err != nil {
+		return err
+	}
+	n := takeNotifier()
+	keepToOurselves()
+	if home, err := platform.FindCgroup(); err == nil {
+		_, _ = home.Sweep() // empty ones of runs that were killed with all that watched them
+	}
+	return runKeeper(o, n, keeper.Config{Lock: lock, Files: passed, Carry: n.carry()})
+}
+
+// heirMain is a keeper that goes on where another ended, in the same process as
+// a program before it: in that of a supervisor whose keeper was killed, or of a
+// keeper that was told to become this program.
+func heirMain(o *options, estate int) error {
+	e, err := keeper.OpenEstate(estate)
+	if err != nil {
+		return err
+	}
+	platform.DropMark()
+	if e.Lock != nil {
+		if err := journal.LockAgain(e.Lock); err != nil {
+			fmt.Fprintln(os.Stderr, "procsupd: the lock names another process:", err) // it is information only
+		}
+	}
+	n := notifierOf(e.Carry)
+	n.mainPID()
+	return runKeeper(o, n, keeper.Config{Lock: e.Lock, Files: e.Files, Carry: e.Carry, Estate: e})
+}
+
+func runKeeper(o *options, n notifier, cfg keeper.Config) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if home, err := platform.FindCgroup(); err == nil {
-		_, _ = home.Sweep() // empty ones of runs that were killed with all that watched them
-	}
-	cfg := keeper.Config{
-		Supervisor: []string{exe, supervisorVerb, "--socket", o.socket, "--state", o.state, "--session-limit", strconv.Itoa(o.sessionLimit)},
-		Exe:        exe,
-		Lock:       lock,
-		Files:      activation.Files(true),
-		Log:        slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Ready: func() {
-			o.tell("ready")
-			_, _ = sdnotify.SdNotify(false, sdnotify.SdNotifyReady)
-		},
-	}
+	cfg.Supervisor = append([]string{exe, supervisorVerb}, o.paths()...)
+	cfg.Heir = append([]string{exe, keeperVerb}, o.paths()...)
+	cfg.Exe = exe
+	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg.Ready = func() { o.tell("ready") }
+	cfg.Stage = n.stage
+	cfg.Beat, cfg.Pulse = n.alive, n.watchdog/3
+	cfg.ReplaceOnHUP = n.socket != "" // a service manager means reload by it, a terminal that goes away does not
 	if code := keeper.Keep(context.Background(), cfg); code != 0 {
 		os.Exit(code)
 	}
 	return nil
+}
+
+// keepToOurselves keeps what whoever started us left open from supervisors and
+// commands.
+func keepToOurselves() {
+	for _, fd := range platform.InheritedFDs() {
+		platform.SetCloexec(fd)
+	}
 }
 
 // joinOther is for the loser of a race, and for someone who starts a daemon

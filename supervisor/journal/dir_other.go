@@ -14,4 +14,7 @@ func checkOwner(string, os.FileInfo) error { return nil }
 // Lock is not there yet on this system.
 func Lock(dir string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
+// LockAgain is not there yet on this system.
+func LockAgain(*os.File) error { return errors.ErrUnsupported }
+
 func probe(string) error { return nil }

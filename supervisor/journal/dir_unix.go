@@ -54,6 +54,10 @@ func Lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// LockAgain is for a process that goes on with a descriptor of the lock that
+// another took: it makes the file name this process.
+func LockAgain(f *os.File) error { return lockFile(f) }
+
 func lockFile(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"slices"
 	"unicode/utf8"
 
 	"procsup/platform"
@@ -21,25 +19,18 @@ func (l *Link) Register(id, token string, pipes []*os.File) error {
 	if !validID(id) || len(token) > maxToken || !utf8.ValidString(token) || len(pipes) > maxPipes {
 		return fmt.Errorf("register %.200q with %d pipes: %w", id, len(pipes), os.ErrInvalid)
 	}
-	fds := make([]int, len(pipes))
-	for i, f := range pipes {
-		rc, err := f.SyscallConn() // Fd would make the pipe blocking for all who share it
-		if err == nil {
-			err = rc.Control(func(fd uintptr) { fds[i] = int(fd) })
-		}
-		if err != nil {
-			return fmt.Errorf("register %s: %w", id, err)
-		}
+	run := &mirrored{token: token, since: platform.NowTicks(), pidfd: -1}
+	if err := run.take(pipes); err != nil {
+		closeAll(run.pipes)
+		return fmt.Errorf("register %s: %w", id, err)
 	}
 	answer := make(chan message, 1)
-	run := &mirrored{token: token, pipes: slices.Clone(pipes), since: platform.NowTicks(), pidfd: -1}
 	l.mu.Lock()
 	l.seq++
 	m := message{Kind: kindRegister, Seq: l.seq, ID: id, Token: token, Pipes: len(pipes)}
 	l.waiting[m.Seq] = answer
 	l.mu.Unlock()
-	err := l.say(m, fds)
-	runtime.KeepAlive(pipes)
+	err := l.say(m, run.pipes)
 	if err == nil {
 		err = l.await(id, answer, run)
 	}
@@ -47,10 +38,31 @@ func (l *Link) Register(id, token string, pipes []*os.File) error {
 		l.mu.Lock()
 		delete(l.waiting, m.Seq)
 		l.mu.Unlock()
+		closeAll(run.pipes)
 		if errors.Is(err, ErrGone) {
 			l.awaitSuccession()
 		}
 		return fmt.Errorf("register %s: %w", id, err)
+	}
+	return nil
+}
+
+// take gets descriptors of our own of a run's pipes.
+func (r *mirrored) take(pipes []*os.File) error {
+	for _, f := range pipes {
+		n := -1
+		rc, err := f.SyscallConn() // Fd would make the pipe blocking for all who share it
+		if err == nil {
+			err = rc.Control(func(fd uintptr) { n = dup(int(fd)) })
+		}
+		if err != nil {
+			return err
+		}
+		if n < 0 {
+			soft, _ := platform.FDLimit()
+			return fmt.Errorf("%w: no descriptor is left for a pipe (RLIMIT_NOFILE %d)", ErrRefused, soft)
+		}
+		r.pipes = append(r.pipes, n)
 	}
 	return nil
 }
@@ -107,6 +119,13 @@ func (l *Link) Spawned(id string, pid int, startTicks uint64) error {
 	return l.tell("spawned "+id, message{Kind: kindSpawned, ID: id, PID: pid, StartTicks: startTicks})
 }
 
+// Trim makes the keeper close all but the first n pipes of a run: as long as
+// it has a write end of the command's stdin that does not end.
+func (l *Link) Trim(id string, n int) error {
+	l.update(func(m *mirror) { m.trim(id, n) })
+	return l.tell("trim "+id, message{Kind: kindTrim, ID: id, Pipes: n})
+}
+
 // Withdraw makes the keeper forget a run that could not be spawned.
 func (l *Link) Withdraw(id string) error {
 	l.update(func(m *mirror) { m.forget(id) })
@@ -132,6 +151,9 @@ func (l *Link) Replace(exe string) error {
 	l.update(func(m *mirror) { m.exe = []byte(exe) })
 	return l.tell("replace", message{Kind: kindReplace, Exe: []byte(exe)})
 }
+
+// Stopping says that this supervisor was asked by others to end everything.
+func (l *Link) Stopping() error { return l.tell("stopping", message{Kind: kindStopping}) }
 
 // ShutdownDone says that all is ended and recorded. When this supervisor then
 // exits with DoneCode, the keeper ends with code 0.

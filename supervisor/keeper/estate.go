@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // estateFormat is the newest estate that this code reads and the one it writes.
@@ -39,29 +40,21 @@ type estate struct {
 }
 
 type estateRun struct {
-	ID       string       `json:"id"`
-	Token    string       `json:"token,omitempty"`
-	Gen      int          `json:"gen"`
-	Pipes    []estatePipe `json:"pipes,omitempty"`
-	Mark     uint64       `json:"mark,omitempty"`
-	Since    uint64       `json:"since,omitempty"`
-	PID      int          `json:"pid,omitempty"`
-	Ticks    uint64       `json:"ticks,omitempty"`
-	Pidfd    int          `json:"pidfd"`
-	Adopted  bool         `json:"adopted,omitempty"`
-	Stranger bool         `json:"stranger,omitempty"` // no child of this process
-	Pending  bool         `json:"pending,omitempty"`
-	Exit     *exitBody    `json:"exit,omitempty"`
+	ID       string    `json:"id"`
+	Token    string    `json:"token,omitempty"`
+	Gen      int       `json:"gen"`
+	Pipes    []int     `json:"pipes,omitempty"`
+	Mark     uint64    `json:"mark,omitempty"`
+	Since    uint64    `json:"since,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Ticks    uint64    `json:"ticks,omitempty"`
+	Pidfd    int       `json:"pidfd"`
+	Adopted  bool      `json:"adopted,omitempty"`
+	Stranger bool      `json:"stranger,omitempty"` // no child of this process
+	Pending  bool      `json:"pending,omitempty"`
+	Exit     *exitBody `json:"exit,omitempty"`
 
 	num int // for the order of the list
-}
-
-// An estatePipe may be closed by the time it is looked at, as its reader was
-// done, and its number another's: the inode tells.
-type estatePipe struct {
-	FD    int    `json:"fd"`
-	Ino   uint64 `json:"ino"`
-	Write bool   `json:"write,omitempty"`
 }
 
 func parseEstate(b []byte) (e estate, err error) {
@@ -84,16 +77,11 @@ func parseEstate(b []byte) (e estate, err error) {
 	return e, nil
 }
 
-// descriptors lists the numbers in an estate but those of pipes.
-func (e *estate) descriptors() (out []int) {
-	out = append(out, e.Files...)
-	if e.Lock >= 0 {
-		out = append(out, e.Lock)
-	}
+// descriptors lists the numbers in an estate.
+func (e *estate) descriptors() []int {
+	out := append([]int{e.Lock}, e.Files...)
 	for _, r := range e.Runs {
-		if r.Pidfd >= 0 {
-			out = append(out, r.Pidfd)
-		}
+		out = append(append(out, r.Pipes...), r.Pidfd)
 	}
-	return out
+	return slices.DeleteFunc(out, func(fd int) bool { return fd < 0 })
 }

@@ -38,9 +38,6 @@ func OpenEstate(fd int) (*Estate, error) {
 	for _, fd := range e.body.descriptors() {
 		platform.SetCloexec(fd)
 	}
-	for i := range e.body.Runs {
-		e.body.Runs[i].claimPipes()
-	}
 	e.Carry = e.body.Carry
 	if e.body.Lock >= 0 {
 		e.Lock = os.NewFile(uintptr(e.body.Lock), "lock")
@@ -53,8 +50,8 @@ func OpenEstate(fd int) (*Estate, error) {
 
 // pass makes this process execute exe, which goes on as keeper from the estate:
 // argv gets the number of its descriptor as last argument. The descriptors in
-// it are left open; those of pipes are by the caller, see keepPipe. Nothing may
-// be started meanwhile: syscall.ForkLock is held. It returns only when it fails.
+// it are left open. Nothing may be started meanwhile: syscall.ForkLock is held.
+// It returns only when it fails, and all is as before.
 //
 // The process stays what it was: its number, children, subreaper flag
 // (PR_SET_CHILD_SUBREAPER(2const)) and locks by flock(2), which belong to the
@@ -92,44 +89,3 @@ func (e *estate) pass(exe string, argv []string) error {
 
 // leaveOpen makes a descriptor survive execve(2).
 func leaveOpen(fd int) { _, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0) }
-
-// keepPipe describes a pipe for an estate and makes it survive execve(2).
-func keepPipe(fd int) estatePipe {
-	p := estatePipe{FD: fd, Write: isWriteEnd(fd)}
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) == nil {
-		p.Ino = st.Ino
-	}
-	leaveOpen(fd)
-	return p
-}
-
-func isWriteEnd(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	return err == nil && flags&unix.O_ACCMODE == unix.O_WRONLY
-}
-
-// claimPipes takes the pipes of a run. In the place of one that was closed
-// before the exec stands one whose other end is closed, as its reader saw it.
-func (r *estateRun) claimPipes() {
-	for i, p := range r.Pipes {
-		var st unix.Stat_t
-		if p.FD >= 0 && unix.Fstat(p.FD, &st) == nil && st.Ino == p.Ino {
-			platform.SetCloexec(p.FD)
-			continue
-		}
-		r.Pipes[i].FD = -1
-		var ends [2]int
-		if unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK) == nil {
-			r.Pipes[i].FD = ends[b2i(p.Write)]
-			_ = unix.Close(ends[1-b2i(p.Write)])
-		}
-	}
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}

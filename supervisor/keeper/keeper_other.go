@@ -45,6 +45,9 @@ func (*Link) Mark(_ string, start func()) { start() }
 // Spawned is not supported here.
 func (*Link) Spawned(string, int, uint64) error { return errors.ErrUnsupported }
 
+// Trim is not supported here.
+func (*Link) Trim(string, int) error { return errors.ErrUnsupported }
+
 // Withdraw is not supported here.
 func (*Link) Withdraw(string) error { return errors.ErrUnsupported }
 
@@ -56,6 +59,9 @@ func (*Link) Ready() error { return errors.ErrUnsupported }
 
 // Replace is not supported here.
 func (*Link) Replace(string) error { return errors.ErrUnsupported }
+
+// Stopping is not supported here.
+func (*Link) Stopping() error { return errors.ErrUnsupported }
 
 // ShutdownDone is not supported here.
 func (*Link) ShutdownDone() error { return errors.ErrUnsupported }

@@ -160,6 +160,8 @@ func (m *manual) talk(verb, id string, r *manualRun, args []string) (rep report,
 		return rep, m.link.Spawned(id, r.pid, r.ticks)
 	case "withdraw":
 		return rep, m.link.Withdraw(id)
+	case "trim": // id pipes
+		return rep, m.link.Trim(id, atoi(args[1]))
 	case "settled":
 		return rep, m.link.Settled(id)
 	case "ready":
@@ -274,4 +276,11 @@ func (r *manualRun) readLine(pipe int, exact bool) (rep report, err error) {
 		}
 	}
 	return rep, nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -26,6 +26,7 @@ import (
 //	exit, found                    spawned id pid start_ticks
 //	shutdown deadline_ms           withdraw id, settled id
 //	replace                        ready, replace exe, done, marks
+//	                               trim id pipes, stopping
 const (
 	newestProtocol = 1 // that this code speaks
 	oldestProtocol = 1
@@ -62,9 +63,11 @@ const (
 	kindSettled  kind = "settled"
 	kindReady    kind = "ready"
 	kindDone     kind = "done"
-	kindMarks    kind = "marks"  // from now on every child is born with its run's mark
-	kindWill     kind = "will"   // what the supervisor needs to succeed the keeper
-	kindDemand   kind = "demand" // the keeper is too old: it is to execute the supervisor's program
+	kindMarks    kind = "marks"    // from now on every child is born with its run's mark
+	kindTrim     kind = "trim"     // close all pipes of a run but the first
+	kindStopping kind = "stopping" // the supervisor shuts down because somebody else asked it to
+	kindWill     kind = "will"     // what the supervisor needs to succeed the keeper
+	kindDemand   kind = "demand"   // the keeper is too old: it is to execute the supervisor's program
 )
 
 // A message is every packet's body; which fields count depends on the kind.
@@ -192,7 +195,7 @@ func parse(b []byte) (message, error) {
 		return message{}, fmt.Errorf("parse message: %s with a number out of range", m.Kind)
 	}
 	switch m.Kind {
-	case kindRegister, kindSpawned, kindWithdraw, kindSettled, kindFound:
+	case kindRegister, kindSpawned, kindWithdraw, kindSettled, kindFound, kindTrim:
 		if !validID(m.ID) || len(m.Token) > maxToken {
 			return message{}, fmt.Errorf("parse message: %s with id %q and a token of %d bytes", m.Kind, m.ID, len(m.Token))
 		}

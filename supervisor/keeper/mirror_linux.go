@@ -35,8 +35,7 @@ type mirror struct {
 type mirrored struct {
 	num     int // in the order of registration
 	token   string
-	pipes   []*os.File // whoever reads them closes them
-	writes  []bool     // which of them are write ends
+	pipes   []int // descriptors of our own; -1: none was left for it
 	mark    uint64
 	since   uint64
 	pid     int
@@ -76,19 +75,15 @@ func (m *mirror) inherit(w *willBody, fds []int) {
 func (m *mirror) add(id string, r *mirrored) {
 	m.last++
 	r.num = m.last
-	for _, f := range r.pipes {
-		w := false
-		if rc, err := f.SyscallConn(); err == nil {
-			_ = rc.Control(func(fd uintptr) { w = isWriteEnd(int(fd)) })
-		}
-		r.writes = append(r.writes, w)
-	}
 	m.runs[id] = r
 }
 
 // addRun takes a run from the hand-over: its command is none of our children.
-func (m *mirror) addRun(r Run, mark uint64) {
-	c := &mirrored{token: r.Token, pipes: r.Pipes, mark: mark, pidfd: -1, adopted: true, pending: r.Pending, exit: r.Exit}
+func (m *mirror) addRun(r Run, pipes []int, mark uint64) {
+	c := &mirrored{token: r.Token, mark: mark, pidfd: -1, adopted: true, pending: r.Pending, exit: r.Exit}
+	for _, fd := range pipes {
+		c.pipes = append(c.pipes, dup(fd))
+	}
 	if r.PID != 0 {
 		c.watch(r.PID, r.StartTicks, r.Pidfd)
 	}
@@ -154,9 +149,17 @@ func (m *mirror) ended(e *Exit) {
 	}
 }
 
+func (m *mirror) trim(id string, pipes int) {
+	if r := m.runs[id]; r != nil && pipes < len(r.pipes) {
+		closeAll(r.pipes[pipes:])
+		r.pipes = r.pipes[:pipes]
+	}
+}
+
 func (m *mirror) forget(id string) {
-	if r := m.runs[id]; r != nil && r.pidfd >= 0 {
-		_ = unix.Close(r.pidfd)
+	if r := m.runs[id]; r != nil {
+		closeAll(r.pipes)
+		closeAll([]int{r.pidfd})
 	}
 	delete(m.runs, id)
 }
@@ -198,16 +201,13 @@ func (l *Link) succeed(exe string, argv []string) error {
 	if l.mirror.will == nil || !l.isGone() {
 		return errNoSuccession
 	}
-	e, restore := l.mirror.estate(l.marked)
-	defer restore()
-	return e.pass(exe, argv)
+	return l.mirror.estate(l.marked).pass(exe, argv)
 }
 
-// estate is what a successor of the keeper starts from; restore undoes what
-// was done to descriptors for it.
-func (m *mirror) estate(marks bool) (e *estate, restore func()) {
+// estate is what a successor of the keeper starts from.
+func (m *mirror) estate(marks bool) *estate {
 	w := m.will
-	e = &estate{
+	e := &estate{
 		Format: estateFormat, Generation: m.gen, Exits: m.exits, Told: w.Told || m.ready, Marks: marks,
 		Exe: w.Exe, GoodExe: w.GoodExe, StopAtNS: w.StopAtNS, Lock: m.lock, Files: m.files, Carry: w.Carry,
 	}
@@ -220,38 +220,18 @@ func (m *mirror) estate(marks bool) (e *estate, restore func()) {
 	if !m.stopBy.IsZero() {
 		e.StopAtNS = m.stopBy.UnixNano()
 	}
-	var open []*os.File
 	for id, r := range m.runs {
 		b := estateRun{
-			ID: id, Token: r.token, Mark: r.mark, Since: r.since, PID: r.pid, Ticks: r.ticks, Pidfd: r.pidfd,
+			ID: id, Token: r.token, Pipes: r.pipes, Mark: r.mark, Since: r.since, PID: r.pid, Ticks: r.ticks, Pidfd: r.pidfd,
 			Adopted: r.adopted, Stranger: r.adopted && r.pid != 0, Pending: r.pending, Exit: toBody(r.exit), num: r.num,
 		}
 		if !r.adopted {
 			b.Gen = m.gen
 		}
-		for i, f := range r.pipes {
-			b.Pipes = append(b.Pipes, keepFile(f, r.writes[i]))
-			open = append(open, f)
-		}
 		e.Runs = append(e.Runs, b)
 	}
 	slices.SortFunc(e.Runs, func(a, b estateRun) int { return a.num - b.num })
-	return e, func() {
-		for _, f := range open {
-			if rc, err := f.SyscallConn(); err == nil {
-				_ = rc.Control(func(fd uintptr) { platform.SetCloexec(int(fd)) })
-			}
-		}
-	}
-}
-
-// keepFile is keepPipe of a file that its reader may close at any moment.
-func keepFile(f *os.File, write bool) estatePipe {
-	p := estatePipe{FD: -1, Write: write}
-	if rc, err := f.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { p = keepPipe(int(fd)) })
-	}
-	return p
+	return e
 }
 
 // hopeless says that the keeper will have no successor.

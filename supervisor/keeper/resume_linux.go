@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,11 +39,7 @@ func (k *keeper) inherit(e *estate) {
 			id: b.ID, token: b.Token, num: k.last, gen: b.Gen, mark: b.Mark, since: b.Since, pid: b.PID, ticks: b.Ticks,
 			pidfd: b.Pidfd, adopted: b.Adopted, stranger: b.Stranger, exit: b.Exit.exit(),
 		}
-		for _, p := range b.Pipes {
-			if p.FD >= 0 {
-				r.pipes = append(r.pipes, p.FD)
-			}
-		}
+		r.pipes = noHoles(b.Pipes)
 		k.runs[r.id], k.by[r.num] = r, r
 		if b.Pending {
 			away = append(away, r)
@@ -58,6 +55,19 @@ func (k *keeper) inherit(e *estate) {
 	k.sawEnds()
 	k.orphans()
 	k.log.Warn("the keeper is succeeded", "generation", k.gen, "handles", len(k.runs))
+}
+
+// noHoles puts a pipe at its end in the place of one for which no descriptor
+// was left: pipes are told apart by their order.
+func noHoles(pipes []int) []int {
+	for i, fd := range pipes {
+		var ends [2]int
+		if fd < 0 && unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK) == nil {
+			_ = unix.Close(ends[1])
+			pipes[i] = ends[0]
+		}
+	}
+	return slices.DeleteFunc(pipes, func(fd int) bool { return fd < 0 })
 }
 
 // awaitInherited waits for the end of a command that was adopted before.
@@ -150,22 +160,12 @@ func (k *keeper) execHeir() error {
 		Upgraded: []byte(k.upgraded), StopAtNS: unixNano(k.stopBy), Lock: k.lock, Files: k.files, Carry: k.cfg.Carry,
 	}
 	for _, r := range k.inOrder() {
-		b := estateRun{
-			ID: r.id, Token: r.token, Gen: r.gen, Mark: r.mark, Since: r.since, PID: r.pid, Ticks: r.ticks, Pidfd: r.pidfd,
+		e.Runs = append(e.Runs, estateRun{
+			ID: r.id, Token: r.token, Gen: r.gen, Pipes: r.pipes, Mark: r.mark, Since: r.since, PID: r.pid, Ticks: r.ticks, Pidfd: r.pidfd,
 			Adopted: r.adopted, Stranger: r.stranger, Exit: toBody(r.exit),
-		}
-		for _, fd := range r.pipes {
-			b.Pipes = append(b.Pipes, keepPipe(fd))
-		}
-		e.Runs = append(e.Runs, b)
+		})
 	}
-	err := e.pass(k.exe, k.cfg.Heir)
-	for _, r := range k.runs {
-		for _, fd := range r.pipes {
-			platform.SetCloexec(fd)
-		}
-	}
-	return err
+	return e.pass(k.exe, k.cfg.Heir)
 }
 
 func (k *keeper) stage(s Stage) {

@@ -57,6 +57,8 @@ func (k *keeper) handle(s *supervisor, m message, fds []int) {
 		s.todo, s.pidfds = k.inOrder(), m.Pidfds
 		k.bequeath()
 		k.beginHandOver()
+	case kindStopping:
+		k.stage(Stopping)
 	case kindDemand:
 		s.demands = true
 	case kindAck:
@@ -65,6 +67,11 @@ func (k *keeper) handle(s *supervisor, m message, fds []int) {
 		}
 	case kindSpawned:
 		k.spawned(m)
+	case kindTrim:
+		if r := k.runs[m.ID]; r != nil && m.Pipes < len(r.pipes) {
+			closeAll(r.pipes[m.Pipes:])
+			r.pipes = r.pipes[:m.Pipes]
+		}
 	case kindWithdraw, kindSettled:
 		k.forget(m.ID)
 	case kindReady:
