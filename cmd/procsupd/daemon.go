@@ -39,7 +39,9 @@ func daemonMain(o *options) error {
 	}
 	lock, err := journal.Lock(state)
 	if errors.Is(err, handles.ErrLocked) {
-		return joinOther(o, err)
+		if lock, err = joinOther(o, err); err == nil && lock == nil {
+			return nil
+		}
 	}
 	if err != nil {
 		return err
@@ -107,22 +109,64 @@ func keepToOurselves() {
 	}
 }
 
+const (
+	// joinWait is how long the loser of a race waits for the other daemon's answer.
+	joinWait = 10 * time.Second
+	// dyingWait is how long a lock is waited for whose holder is dead: its last
+	// descriptors are being closed, or it is being succeeded.
+	dyingWait = 2 * time.Second
+)
+
 // joinOther is for the loser of a race, and for someone who starts a daemon
-// where one runs: whoever only needs one is told when it answers.
-func joinOther(o *options, locked error) error {
+// where one runs: whoever only needs one is told when it answers. A lock that
+// becomes free meanwhile is taken; without lock and error there is nothing to do.
+func joinOther(o *options, locked error) (*os.File, error) {
+	holder := journal.LockedBy(o.state)
 	_ = keeper.Poke(filepath.Join(o.state, "lock")) // in a race its number may not be written yet
+	wait := joinWait
 	if o.ready == nil {
-		return locked
+		if id, err := platform.Identify(holder); err == nil && id.Liveness() == platform.Live {
+			return nil, locked
+		}
+		wait = dyingWait
 	}
-	c := client.New(client.Config{Socket: o.socket, State: o.state})
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	type taken struct {
+		lock *os.File
+		err  error
+	}
+	free := make(chan taken, 1)
+	go func() { // ends with this process if the other daemon lives on
+		lock, err := journal.LockWhenFree(o.state)
+		free <- taken{lock, err}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	if _, err := c.Hello(ctx); err != nil {
-		return fmt.Errorf("%w; it does not answer: %v", locked, err)
+	answers := make(chan error, 1)
+	if o.ready != nil {
+		go func() { answers <- o.hello(ctx, wait) }() // ends with ctx
 	}
-	o.tell("ready")
-	return nil
+	for {
+		select {
+		case t := <-free:
+			return t.lock, t.err
+		case err := <-answers:
+			if err == nil {
+				o.tell("ready")
+				return nil, nil
+			}
+			locked, answers = fmt.Errorf("%w; it does not answer: %v", locked, err), nil
+		case <-ctx.Done():
+			return nil, locked
+		}
+	}
+}
+
+// hello waits until the daemon answers.
+func (o *options) hello(ctx context.Context, patience time.Duration) error {
+	c := client.New(client.Config{Socket: o.socket, State: o.state, Patience: patience})
+	defer c.Close()
+	_, err := c.Hello(ctx)
+	return err
 }
 
 // ask tells the running daemon to end or to replace its supervisor.

@@ -182,7 +182,7 @@ func (k *keeper) ended(r *run) {
 		e.Exit = exit
 		e.Usage, _ = platform.PeekUsage(r.pid)
 	default: // not our child: somebody else reaps it, or has
-		exit, known := platform.ExitOfZombie(r.pidfd, r.pid, r.ticks)
+		exit, known := platform.ExitOfZombie(r.pidfd)
 		if !known {
 			exit, known = platform.ExitAfterReap(r.pidfd)
 		}
