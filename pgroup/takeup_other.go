@@ -5,6 +5,7 @@ package pgroup
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"procsup/platform"
 )
@@ -18,6 +19,11 @@ type Remote struct {
 
 // TakeUp is not supported here.
 func TakeUp(id platform.Identity, _ Remote) (*Group, error) {
+	return nil, fmt.Errorf("take up process %d: %w", id.PID, errors.ErrUnsupported)
+}
+
+// TakeUpByPidfd is not supported here.
+func TakeUpByPidfd(id platform.Identity, _ *os.File, _ Remote) (*Group, error) {
 	return nil, fmt.Errorf("take up process %d: %w", id.PID, errors.ErrUnsupported)
 }
 

@@ -1,6 +1,8 @@
 package platform
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -23,6 +25,37 @@ func ExitAfterReap(pidfd int) (Exit, bool) {
 		return Exit{Code: -1, Signal: ws.Signal(), CoreDumped: ws.CoreDump()}, true
 	}
 	return Exit{Code: ws.ExitStatus()}, true
+}
+
+// ExitOfZombie is how the process behind a pidfd ended that is another's child
+// and was not reaped yet: the last field of proc(5) stat. False when it has not
+// ended or was reaped, when we may not inspect it, for the field is 0 then, and
+// before Linux 6.13, where it could be that of the first thread alone.
+func ExitOfZombie(pidfd int) (Exit, bool) {
+	info, err := pidfdGetInfo(pidfd, unix.PIDFD_INFO_EXIT)
+	if err != nil || info.Mask&unix.PIDFD_INFO_EXIT != 0 || info.Pid == 0 {
+		return Exit{}, false
+	}
+	dir := "/proc/" + strconv.Itoa(int(info.Pid))
+	b, err := readFile(dir+"/stat", make([]byte, 1024))
+	if err != nil {
+		return Exit{}, false
+	}
+	// A zombie executes nothing (ENOENT), which only who may inspect it is told.
+	if _, err := os.Readlink(dir + "/exe"); !errors.Is(err, unix.ENOENT) {
+		return Exit{}, false
+	}
+	// Not reaped meanwhile: the number was its own all the time.
+	if info, err = pidfdGetInfo(pidfd, unix.PIDFD_INFO_EXIT); err != nil || info.Mask&unix.PIDFD_INFO_EXIT != 0 {
+		return Exit{}, false
+	}
+	st, ok := parseStat(b)
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if !ok || st.State != 'Z' || st.Threads > 1 || len(f) < 50 {
+		return Exit{}, false
+	}
+	code, err := strconv.Atoi(string(f[49]))
+	return exitOf(unix.WaitStatus(code)), err == nil
 }
 
 // A Program names the file a process executes.

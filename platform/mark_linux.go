@@ -76,3 +76,11 @@ func NeverExecuted(pid int) bool {
 	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
 	return err == nil && flags&forkNoExec != 0
 }
+
+// BetweenStarts runs f while no start of MarkChildren is under way, and none
+// begins before f has returned.
+func BetweenStarts(f func()) {
+	marking.Lock()
+	defer marking.Unlock()
+	f()
+}

@@ -8,8 +8,8 @@ import (
 )
 
 // AwaitStranger waits until a process that is not our child has ended, and says
-// how if the kernel tells: PIDFD_INFO_EXIT (Linux 6.15) once its parent has
-// reaped it, for a pidfd that was opened before. It waits in the netpoller and
+// how if the kernel tells: see ExitOfZombie, and PIDFD_INFO_EXIT (Linux 6.15) once
+// its parent has reaped it, for a pidfd that was opened before. It waits in the netpoller and
 // returns early, unknown, when the file is closed.
 func AwaitStranger(pidfd *os.File) (e Exit, known bool) {
 	rc, err := pidfd.SyscallConn()
@@ -29,6 +29,9 @@ func AwaitStranger(pidfd *os.File) (e Exit, known bool) {
 			return true
 		}
 		if info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+			if e, known = ExitOfZombie(int(fd)); known {
+				return true
+			}
 			return p[0].Revents&unix.POLLHUP != 0 // a zombie: its parent has still to reap it
 		}
 		known = true

@@ -205,6 +205,11 @@ func (r *run) send(ctx context.Context, data []byte, closeAfter bool) error {
 		return &handles.Error{Code: handles.CodeConflict, ID: string(r.id), Message: fmt.Sprintf("write to the stdin of %s: %v", r.id, err)}
 	}
 	if closeAfter {
+		if r.s.cfg.Keeper != nil { // first: what the keeper has left is open after a crash
+			if err := r.s.cfg.Keeper.Trim(string(r.id), len(r.sources())); err != nil {
+				r.s.log.Error("close stdin at the keeper", "id", r.id, "err", err)
+			}
+		}
 		r.stdin.Close()
 		r.stdin = nil
 	}

@@ -55,7 +55,7 @@ func (s *Supervisor) recover(context.Context) error {
 		}
 	}
 	for id, k := range held { // ended in the journal, or never in it
-		closeAll(k.Pipes)
+		drop(k)
 		if err := s.cfg.Keeper.Settled(id); err != nil {
 			s.log.Error("settle with keeper", "id", id, "err", err)
 		}
@@ -100,11 +100,11 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 		s.mu.Unlock()
 		return
 	case k.StartTicks == 0 && k.Exit != nil: // it may have been this run's, and nobody can tell
-		closeAll(k.Pipes)
+		drop(k)
 		s.lose(r, k.Exit.Lost)
 		return
 	case k.StartTicks == 0:
-		closeAll(k.Pipes)
+		drop(k)
 		s.interrupted(r)
 		return
 	}
@@ -115,7 +115,7 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 	if k.Exit != nil {
 		r.exits <- seenBy(*k.Exit)
 	}
-	if err := s.openGroup(r, k.PID, k.StartTicks); err != nil {
+	if err := s.openGroup(r, k.PID, k.StartTicks, k.Pidfd); err != nil {
 		s.log.Error("take up", "id", r.id, "pid", k.PID, "exit", fmt.Sprintf("%+v", k.Exit), "status", r.rec.Status, "seq", r.rec.Seq, "last", s.journal.LastSeq(), "err", err)
 		s.lose(r, fmt.Sprintf("its process could not be taken up: %v (end known: %v)", err, k.Exit != nil))
 		return
@@ -163,10 +163,7 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 		closeAll(pipes)
 		return err
 	}
-	sources := []capture.Source{capture.Stdout, capture.Stderr}
-	if r.spec.Merge {
-		sources = sources[:1]
-	}
+	sources := r.sources()
 	for i, src := range sources {
 		if i < len(pipes) {
 			err = errors.Join(err, r.log.Attach(src, pipes[i]))
@@ -178,9 +175,16 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	return err
 }
 
-func (s *Supervisor) openGroup(r *run, pid int, ticks uint64) (err error) {
+// openGroup takes a command up by its number, which the keeper pins, or by the
+// keeper's pidfd where it cannot do that; that one is taken over.
+func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File) (err error) {
+	how := pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)}
 	id := platform.Identity{BootID: platform.BootID(), PID: pid, StartTicks: ticks}
-	r.group, err = pgroup.TakeUp(id, pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)})
+	if pidfd == nil {
+		r.group, err = pgroup.TakeUp(id, how)
+		return err
+	}
+	r.group, err = pgroup.TakeUpByPidfd(id, pidfd, how)
 	return err
 }
 
@@ -237,7 +241,7 @@ func (s *Supervisor) doubt(r *run) {
 // with the keeper, so it gets SIGPIPE when it writes.
 func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 	r.exits = make(chan exitSeen, 1)
-	if err := s.openGroup(r, id.PID, id.StartTicks); err != nil {
+	if err := s.openGroup(r, id.PID, id.StartTicks, nil); err != nil {
 		s.lose(r, "keeper and supervisor were both killed, and the command ended unseen")
 		return
 	}
@@ -329,6 +333,14 @@ func seenBy(e keeper.Exit) exitSeen {
 		e.Usage.MaxRSS = 0
 	}
 	return exitSeen{exit: e.Exit, usage: e.Usage, at: e.At, lost: e.Lost}
+}
+
+// drop closes what was handed over of a run.
+func drop(k keeper.Run) {
+	closeAll(k.Pipes)
+	if k.Pidfd != nil {
+		k.Pidfd.Close()
+	}
 }
 
 func closeAll(files []*os.File) {

@@ -145,10 +145,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		return fail("capture", s.dir(r.id), err)
 	}
 	p = &plumbing{}
-	sources := []capture.Source{capture.Stdout, capture.Stderr}
-	if r.spec.Merge {
-		sources = sources[:1]
-	}
+	sources := r.sources()
 	for _, src := range sources {
 		ours, theirs, err := pipe()
 		if err != nil {
@@ -179,6 +176,15 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		}
 	}
 	return p, nil
+}
+
+// sources are the streams of a run, in the order of its pipes; after them comes
+// stdin.
+func (r *run) sources() []capture.Source {
+	if r.spec.Merge {
+		return []capture.Source{capture.Stdout}
+	}
+	return []capture.Source{capture.Stdout, capture.Stderr}
 }
 
 func (s *Supervisor) captureConfig(id handles.ID, spec wire.Start) capture.Config {

@@ -72,15 +72,22 @@ func startDaemon(socket, state string) error {
 }
 
 // withoutOurs is an environment without our variables: the daemon gets its
-// paths as arguments, and is part of no run and no session.
+// paths as arguments, and is part of no run, no session and no other service.
 func withoutOurs(env []string) []string {
 	var out []string
 	for _, kv := range env {
-		if !strings.HasPrefix(kv, "PROCSUP_") {
+		if !strings.HasPrefix(kv, "PROCSUP_") && !ofServiceManager(kv) {
 			out = append(out, kv)
 		}
 	}
 	return out
+}
+
+// ofServiceManager reports whether a variable is what a service manager tells
+// one service: the daemon would speak for the one that its starter runs in.
+func ofServiceManager(kv string) bool {
+	name, _, _ := strings.Cut(kv, "=")
+	return name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "LISTEN_") || strings.HasPrefix(name, "WATCHDOG_")
 }
 
 func base(path string) string { return filepath.Base(path) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"procsup/handles"
@@ -15,6 +16,10 @@ import (
 
 // supervisorVerb begins the supervisor process, which the keeper starts.
 const supervisorVerb = "supervisor"
+
+// keeperVerb begins a keeper in the place of another; the number of what it
+// starts from is its last argument.
+const keeperVerb = "keeper"
 
 // Exit codes, design.md §8.
 const (
@@ -29,6 +34,13 @@ func main() {
 	run := daemonMain
 	if len(args) > 0 && args[0] == supervisorVerb {
 		args, run = args[1:], supervisorMain
+	}
+	if len(args) > 1 && args[0] == keeperVerb {
+		estate, err := strconv.Atoi(args[len(args)-1])
+		if err != nil {
+			estate = -1
+		}
+		args, run = args[1:len(args)-1], func(o *options) error { return heirMain(o, estate) }
 	}
 	o, err := parse(args, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -115,6 +127,11 @@ func parse(args []string, out io.Writer) (*options, error) {
 		o.ready = os.NewFile(uintptr(o.readyFD), "ready")
 	}
 	return o, nil
+}
+
+// paths are the flags of this daemon's processes.
+func (o *options) paths() []string {
+	return []string{"--socket", o.socket, "--state", o.state, "--session-limit", strconv.Itoa(o.sessionLimit), "--keep-records", o.keepRecords.String()}
 }
 
 // tell writes one line to whoever waits for the daemon, once.

@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
-	"procsup/platform"
 	"procsup/supervisor"
 	"procsup/supervisor/api"
-	"procsup/supervisor/client"
 	"procsup/supervisor/keeper"
 )
 
@@ -32,6 +27,9 @@ type server struct {
 	link *keeper.Link
 	door *api.Door
 	srv  *http.Server
+
+	passed bool // a service manager made the socket
+	over   bool // all is ended: nothing is left to keep
 }
 
 func supervisorMain(o *options) error {
@@ -43,28 +41,42 @@ func supervisorMain(o *options) error {
 		return err
 	}
 	v := &server{o: o, link: link, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), door: api.NewDoor()}
+	err = v.run(handover)
+	select {
+	case <-link.Gone():
+		if !v.over {
+			return errors.Join(err, v.succeed(handover.Carry))
+		}
+	default:
+	}
+	return err
+}
+
+// run serves until this process is to go away.
+func (v *server) run(handover *keeper.Handover) error {
 	v.srv = &http.Server{
 		Handler: v.door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
 		DisableGeneralOptionsHandler: true, // the door answers for all that does not exist
 	}
-	l, err := listen(o.socket, handover.Files, handover.Generation > 1)
+	l, at, err := listen(v.o.socket, handover.Files, handover.Generation > 1)
 	if err != nil {
 		return err
 	}
+	v.passed = len(handover.Files) > 0
 	failed := make(chan error, 1)
 	go func() { failed <- v.srv.Serve(api.Listener(l)) }() // ends with the listener; answers "starting" at first
 	v.Supervisor, err = supervisor.Open(context.Background(), supervisor.Config{
-		Dir: o.state, Keeper: link, Handover: handover, Log: v.log, Exclusive: true, SessionLive: o.sessionLimit,
-		Retention: o.keepRecords,
+		Dir: v.o.state, Keeper: v.link, Handover: handover, Log: v.log, Exclusive: true, SessionLive: v.o.sessionLimit,
+		Retention: v.o.keepRecords,
 	})
 	if err != nil {
 		return err
 	}
 	v.door.Open(v.Supervisor)
-	if err := os.WriteFile(filepath.Join(o.state, "socket"), []byte(o.socket+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(v.o.state, "socket"), []byte(at+"\n"), 0o600); err != nil {
 		v.log.Warn("record the socket's path", "err", err)
 	}
-	if err := link.Ready(); err != nil {
+	if err := v.link.Ready(); err != nil {
 		return err
 	}
 	return v.serve(failed)
@@ -72,7 +84,10 @@ func supervisorMain(o *options) error {
 
 // serve waits for whatever ends this process.
 func (v *server) serve(failed <-chan error) error {
-	gone := watchSocket(v.o.socket)
+	var gone <-chan struct{} // never, if the path is not ours to see to
+	if !v.passed {
+		gone = watchSocket(v.o.socket)
+	}
 	for {
 		select {
 		case err := <-failed:
@@ -92,6 +107,7 @@ func (v *server) serve(failed <-chan error) error {
 			}
 		case req := <-v.door.Requests():
 			if !req.Replace {
+				_ = v.link.Stopping()
 				return v.end(time.Now().Add(shutdownGrace))
 			}
 			if v.replace(req.Exe) {
@@ -104,7 +120,7 @@ func (v *server) serve(failed <-chan error) error {
 // bindAgain serves new clients after the socket's path vanished, beside those
 // of the old listener.
 func (v *server) bindAgain() <-chan struct{} {
-	l, err := listen(v.o.socket, nil, true)
+	l, err := bind(v.o.socket, true)
 	if err != nil {
 		v.log.Error("bind the socket again", "err", err)
 		return nil
@@ -122,6 +138,14 @@ func (v *server) replace(exe string) bool {
 	return true
 }
 
+// succeed makes this process the keeper, after the death of the one there was:
+// all that is to be kept hangs on us alone. It returns only when it fails.
+func (v *server) succeed(carry map[string]string) error {
+	v.log.Warn("the keeper was killed, going on in its place")
+	notifierOf(carry).mainPID()
+	return v.link.Succeed("/proc/self/exe", append([]string{os.Args[0], keeperVerb}, v.o.paths()...))
+}
+
 // end is the end of the daemon: everything is ended within the deadline.
 func (v *server) end(deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -130,53 +154,6 @@ func (v *server) end(deadline time.Time) error {
 	_ = v.srv.Shutdown(ctx)
 	err := v.Close()
 	_ = os.Remove(filepath.Join(v.Dir(), "socket"))
+	v.over = true
 	return errors.Join(err, v.link.ShutdownDone())
-}
-
-// listen binds the socket, or takes the one that a service manager passed. A
-// path on which somebody answers is not touched, unless it is ours: after a
-// supervisor was killed a child that it was about to start may hold its socket
-// for a moment.
-func listen(path string, passed []*os.File, ours bool) (net.Listener, error) {
-	for _, f := range passed {
-		l, err := net.FileListener(f)
-		f.Close()
-		if err == nil {
-			return l, nil
-		}
-	}
-	if err := platform.MakeSocketDir(path); err != nil {
-		return nil, err
-	}
-	if !ours && client.Answers(path) {
-		return nil, fmt.Errorf("socket %s: another daemon answers there; use another --socket", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("socket %s: %w", path, err)
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false)
-	return l, os.Chmod(path, 0o600)
-}
-
-// watchSocket is closed when the path vanishes, for the daemon to bind anew.
-func watchSocket(path string) <-chan struct{} {
-	gone := make(chan struct{})
-	w, err := fsnotify.NewWatcher()
-	if err != nil || w.Add(filepath.Dir(path)) != nil {
-		return gone
-	}
-	go func() { // ends when the path vanished, or with the process
-		defer w.Close()
-		for range w.Events {
-			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-				close(gone)
-				return
-			}
-		}
-	}()
-	return gone
 }

@@ -14,4 +14,13 @@ func checkOwner(string, os.FileInfo) error { return nil }
 // Lock is not there yet on this system.
 func Lock(dir string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
+// LockWhenFree is not there yet on this system.
+func LockWhenFree(string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+// LockedBy is not there yet on this system.
+func LockedBy(string) int { return 0 }
+
+// LockAgain is not there yet on this system.
+func LockAgain(*os.File) error { return errors.ErrUnsupported }
+
 func probe(string) error { return nil }

@@ -38,7 +38,31 @@ func checkOwner(path string, info os.FileInfo) error {
 // flock(2) on DIR/lock, until every descriptor of it is closed. The directory is
 // made if missing. When another has it the error is handles.ErrLocked and names
 // the process, as far as that is known; the file's content is only information.
-func Lock(dir string) (*os.File, error) {
+func Lock(dir string) (*os.File, error) { return lock(dir, lockFile) }
+
+// LockWhenFree is Lock that waits for whoever has it, without end.
+func LockWhenFree(dir string) (*os.File, error) {
+	return lock(dir, func(f *os.File) error {
+		for {
+			if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+				return errors.Join(err, lockFile(f))
+			}
+		}
+	})
+}
+
+// LockedBy is the process that took the lock, as far as that is known; 0: it is
+// not. It need not be there any more.
+func LockedBy(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
+	return pid
+}
+
+func lock(dir string, take func(*os.File) error) (*os.File, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
@@ -47,12 +71,16 @@ func Lock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := lockFile(f); err != nil {
+	if err := take(f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
 }
+
+// LockAgain is for a process that goes on with a descriptor of the lock that
+// another took: it makes the file name this process.
+func LockAgain(f *os.File) error { return lockFile(f) }
 
 func lockFile(f *os.File) error {
 	info, err := f.Stat()

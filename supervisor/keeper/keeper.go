@@ -50,6 +50,24 @@ type Config struct {
 	Files []*os.File
 	// Ready is called once, when a supervisor reports ready for the first time.
 	Ready func()
+	// Stage is called when what Stage says of the daemon changes; nil = nobody
+	// wants to know.
+	Stage func(Stage)
+	// Beat is called every Pulse as long as this process does its work; 0 = never.
+	Beat  func()
+	Pulse time.Duration
+	// Carry is given to supervisors, and by them to a successor of this keeper.
+	Carry map[string]string
+	// Estate is what a keeper before this one left, from OpenEstate; nil = this
+	// is the first. Lock, Files and Carry are to be set to those of it.
+	Estate *Estate
+	// Heir is the argument vector with which a newer program goes on as this
+	// keeper, when its supervisor demands a newer protocol; the number for
+	// OpenEstate is added. nil = such a supervisor is refused.
+	Heir []string
+	// ReplaceOnHUP makes SIGHUP ask for another supervisor, as SIGUSR2 does,
+	// instead of a shutdown.
+	ReplaceOnHUP bool
 	// Log gets why supervisors died, and what else an operator should know;
 	// nil drops it.
 	Log *slog.Logger
@@ -60,6 +78,18 @@ type Config struct {
 	// Then supervisor and commands are killed.
 	Grace time.Duration
 }
+
+// A Stage is how the daemon as a whole is doing.
+type Stage int
+
+// The stages.
+const (
+	Serving    Stage = iota // a supervisor is ready, also each time after another stage
+	Replacing               // a supervisor makes place for another
+	Recovering              // a supervisor died
+	Waiting                 // none gets ready; the next try is after Retry
+	Stopping                // a shutdown was asked for
+)
 
 // An Exit is how a command ended that had become the keeper's child.
 type Exit struct {
@@ -85,6 +115,10 @@ type Run struct {
 	// Exit is set when the command has ended. It stays an unreaped zombie, so
 	// its number and its group's stay taken, until Settled.
 	Exit *Exit
+	// Pidfd names the command if the keeper is not its parent, as it succeeded a
+	// keeper that was: then only this tells it from others of its number. nil
+	// otherwise.
+	Pidfd *os.File
 	// Pending: a child of the dead supervisor has not executed its program yet.
 	// Whether it is this run's comes as a Found, or as a lost Exit.
 	Pending bool
@@ -97,6 +131,8 @@ type Handover struct {
 	Version    int        // of the protocol that was agreed
 	Runs       []Run      // in the order they were registered
 	Files      []*os.File // Config.Files, in their order
+	// Carry is Config.Carry, not nil if this process could succeed the keeper.
+	Carry map[string]string
 }
 
 // A Request is what the keeper asks its supervisor for: to go away. It may come

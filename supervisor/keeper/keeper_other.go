@@ -21,6 +21,9 @@ func Keep(_ context.Context, cfg Config) (code int) {
 // Poke is not supported here.
 func Poke(string) error { return errors.ErrUnsupported }
 
+// OpenEstate is not supported here.
+func OpenEstate(int) (*Estate, error) { return nil, errors.ErrUnsupported }
+
 // A Link is never made here.
 type Link struct{}
 
@@ -30,6 +33,9 @@ func Connect(int) (*Link, *Handover, error) { return nil, nil, errors.ErrUnsuppo
 // Close is not supported here, and neither is any other method.
 func (*Link) Close() error { return errors.ErrUnsupported }
 
+// Succeed is not supported here.
+func (*Link) Succeed(string, []string) error { return errors.ErrUnsupported }
+
 // Register is not supported here.
 func (*Link) Register(string, string, []*os.File) error { return errors.ErrUnsupported }
 
@@ -38,6 +44,9 @@ func (*Link) Mark(_ string, start func()) { start() }
 
 // Spawned is not supported here.
 func (*Link) Spawned(string, int, uint64) error { return errors.ErrUnsupported }
+
+// Trim is not supported here.
+func (*Link) Trim(string, int) error { return errors.ErrUnsupported }
 
 // Withdraw is not supported here.
 func (*Link) Withdraw(string) error { return errors.ErrUnsupported }
@@ -50,6 +59,9 @@ func (*Link) Ready() error { return errors.ErrUnsupported }
 
 // Replace is not supported here.
 func (*Link) Replace(string) error { return errors.ErrUnsupported }
+
+// Stopping is not supported here.
+func (*Link) Stopping() error { return errors.ErrUnsupported }
 
 // ShutdownDone is not supported here.
 func (*Link) ShutdownDone() error { return errors.ErrUnsupported }

@@ -2,12 +2,11 @@ package keeper
 
 import (
 	"fmt"
+	"maps"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +32,8 @@ type Link struct {
 	waiting map[uint64]chan message // for acks; buffered
 	marks   map[string]uint64       // of runs that are not spawned yet
 	marked  bool                    // the keeper knows that we mark
+	mirror  mirror
+	lost    chan struct{} // closed when the keeper will have no successor
 }
 
 // Connect takes the keeper's socket and everything it holds. The descriptor
@@ -48,9 +49,10 @@ func Connect(fd int) (*Link, *Handover, error) {
 	}
 	_ = unix.SetNonblock(fd, true)
 	l := &Link{
-		f: os.NewFile(uintptr(fd), "keeper"), gone: make(chan struct{}), waiting: map[uint64]chan message{}, marks: map[string]uint64{},
+		f: os.NewFile(uintptr(fd), "keeper"), gone: make(chan struct{}), waiting: map[uint64]chan message{}, marks: map[string]uint64{}, lost: make(chan struct{}),
 		exits: newQueue[Exit](), requests: newQueue[Request](), found: newQueue[Found](),
 	}
+	l.mirror.init()
 	var err error
 	if l.rc, err = l.f.SyscallConn(); err != nil {
 		l.f.Close()
@@ -60,8 +62,9 @@ func Connect(fd int) (*Link, *Handover, error) {
 	h, err := l.take(in)
 	if err != nil {
 		l.f.Close()
+		l.mirror.close()
 		for _, r := range h.Runs {
-			closeFiles(r.Pipes)
+			closeFiles(r.files())
 		}
 		closeFiles(h.Files)
 		return nil, nil, fmt.Errorf("connect to keeper: %w", err)
@@ -77,6 +80,7 @@ func Connect(fd int) (*Link, *Handover, error) {
 // keeper it is as if the supervisor had died.
 func (l *Link) Close() error {
 	err := l.f.Close()
+	l.hopeless()
 	l.exits.stop()
 	l.found.stop()
 	l.requests.stop()
@@ -96,7 +100,7 @@ func (l *Link) take(in *receiver) (*Handover, error) {
 		return h, fmt.Errorf("%w: it said %q", ErrProtocol, m.Kind)
 	}
 	if h.Version, err = agree(m.Version, m.Oldest); err != nil {
-		return h, err
+		return h, l.demand(m, err)
 	}
 	h.Generation, h.KeeperPID = m.Generation, m.KeeperPID
 	for _, n := range m.Files {
@@ -104,8 +108,10 @@ func (l *Link) take(in *receiver) (*Handover, error) {
 			return h, fmt.Errorf("%w: descriptor %d is not open", ErrProtocol, n)
 		}
 		h.Files = append(h.Files, os.NewFile(uintptr(n), "activation"))
+		l.mirror.files = append(l.mirror.files, dup(n))
 	}
-	if err := l.say(message{Kind: kindHello, Version: h.Version}, nil); err != nil {
+	l.mirror.gen = h.Generation
+	if err := l.say(message{Kind: kindHello, Version: h.Version, Pidfds: true}, nil); err != nil {
 		return h, err
 	}
 	for {
@@ -118,6 +124,8 @@ func (l *Link) take(in *receiver) (*Handover, error) {
 			return h, nil
 		case m.Kind == kindRuns:
 			err = l.takeRuns(h, m, fds)
+		case m.Kind == kindWill:
+			l.takeWill(h, m, fds)
 		default:
 			closeAll(fds)
 			l.dispatch(m)
@@ -132,7 +140,7 @@ func (l *Link) take(in *receiver) (*Handover, error) {
 func (l *Link) takeRuns(h *Handover, m message, fds []int) error {
 	want := 0
 	for _, r := range m.Runs {
-		want += r.Pipes
+		want += r.descriptors()
 	}
 	ack := message{Kind: kindAck, Seq: m.Seq, Count: len(fds)}
 	if len(fds) != want {
@@ -147,10 +155,44 @@ func (l *Link) takeRuns(h *Handover, m message, fds []int) error {
 		for _, fd := range fds[:b.Pipes] {
 			r.Pipes = append(r.Pipes, os.NewFile(uintptr(fd), "pipe"))
 		}
-		fds = fds[b.Pipes:]
+		pipes := fds[:b.Pipes]
+		if b.Pidfd {
+			r.Pidfd = os.NewFile(uintptr(fds[b.Pipes]), "pidfd")
+		}
+		fds = fds[b.descriptors():]
 		h.Runs = append(h.Runs, r)
+		l.mirror.addRun(r, pipes, b.Mark)
 	}
 	return l.say(ack, nil)
+}
+
+func (l *Link) takeWill(h *Handover, m message, fds []int) {
+	l.mirror.inherit(m.Will, fds)
+	if l.mirror.will != nil {
+		h.Carry = map[string]string{}
+		maps.Copy(h.Carry, m.Will.Carry)
+	}
+}
+
+// demand asks a keeper that is too old for us to execute our program, if it can
+// do that and we can read what it leaves.
+func (l *Link) demand(m message, why error) error {
+	_, oldest := protocols()
+	if m.Estate < 1 || m.Estate > estateFormat || m.Version >= oldest {
+		return why
+	}
+	if err := l.say(message{Kind: kindDemand, Version: oldest}, nil); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w; it is to execute this program and go on", why)
+}
+
+// files are the descriptors of a run.
+func (r *Run) files() []*os.File {
+	if r.Pidfd != nil {
+		return append(r.Pipes[:len(r.Pipes):len(r.Pipes)], r.Pidfd)
+	}
+	return r.Pipes
 }
 
 func closeFiles(files []*os.File) {
@@ -197,14 +239,26 @@ func (l *Link) dispatch(m message) {
 			answer <- m
 		}
 	case kindExit:
-		l.exits.put(*m.Exit.exit())
+		e := m.Exit.exit()
+		l.update(func(m *mirror) { m.ended(e) })
+		l.exits.put(*e)
 	case kindFound:
-		l.found.put(Found{ID: m.ID, PID: m.PID, StartTicks: m.StartTicks})
+		f := Found{ID: m.ID, PID: m.PID, StartTicks: m.StartTicks}
+		l.update(func(m *mirror) { m.found(f) })
+		l.found.put(f)
 	case kindShutdown:
-		l.requests.put(Request{Deadline: time.Now().Add(time.Duration(m.DeadlineMS) * time.Millisecond)})
+		by := time.Now().Add(time.Duration(m.DeadlineMS) * time.Millisecond)
+		l.update(func(m *mirror) { m.stopBy = by })
+		l.requests.put(Request{Deadline: by})
 	case kindReplace:
 		l.requests.put(Request{Replace: true})
 	}
+}
+
+func (l *Link) update(f func(*mirror)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.mirror)
 }
 
 // say sends one message, waiting for room.
@@ -225,135 +279,3 @@ func (l *Link) say(m message, fds []int) error {
 	}
 	return err
 }
-
-// Register gives the keeper a second descriptor of each pipe of a run that is
-// about to be spawned. token is what its command will have in PROCSUP_RUN; id
-// is that path's last element. ErrRefused: the keeper holds nothing of it and
-// the run must not be spawned. The files stay the caller's.
-func (l *Link) Register(id, token string, pipes []*os.File) error {
-	if !validID(id) || len(token) > maxToken || !utf8.ValidString(token) || len(pipes) > maxPipes {
-		return fmt.Errorf("register %.200q with %d pipes: %w", id, len(pipes), os.ErrInvalid)
-	}
-	fds := make([]int, len(pipes))
-	for i, f := range pipes {
-		rc, err := f.SyscallConn() // Fd would make the pipe blocking for all who share it
-		if err == nil {
-			err = rc.Control(func(fd uintptr) { fds[i] = int(fd) })
-		}
-		if err != nil {
-			return fmt.Errorf("register %s: %w", id, err)
-		}
-	}
-	answer := make(chan message, 1)
-	l.mu.Lock()
-	l.seq++
-	m := message{Kind: kindRegister, Seq: l.seq, ID: id, Token: token, Pipes: len(pipes)}
-	l.waiting[m.Seq] = answer
-	l.mu.Unlock()
-	err := l.say(m, fds)
-	runtime.KeepAlive(pipes)
-	if err == nil {
-		err = l.await(id, answer, len(pipes))
-	}
-	if err != nil {
-		l.mu.Lock()
-		delete(l.waiting, m.Seq)
-		l.mu.Unlock()
-		return fmt.Errorf("register %s: %w", id, err)
-	}
-	return nil
-}
-
-func (l *Link) await(id string, answer <-chan message, pipes int) error {
-	select {
-	case m := <-answer:
-		if m.Error != "" || m.Count != pipes {
-			return fmt.Errorf("%w: %s", ErrRefused, m.Error)
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.marks[id] = m.Mark
-		return nil
-	case <-l.gone:
-		return ErrGone
-	}
-}
-
-// Mark runs start, which spawns a registered run's command and returns once it
-// has executed, so that the command can be told from all others whatever
-// becomes of it and of this process before Spawned. Use it for all spawns or for
-// none; without it, a command that ends just as its supervisor dies may be lost.
-// Calls wait for each other. A nil Link runs start.
-func (l *Link) Mark(id string, start func()) {
-	if l == nil {
-		start()
-		return
-	}
-	l.mu.Lock()
-	mark, tell := l.marks[id], !l.marked
-	delete(l.marks, id)
-	l.mu.Unlock()
-	switch {
-	case mark == 0: // an older keeper
-		start()
-		return
-	case tell && platform.MarkChildren(mark, func() {}):
-		if l.say(message{Kind: kindMarks}, nil) == nil {
-			l.mu.Lock()
-			l.marked = true
-			l.mu.Unlock()
-		}
-	}
-	platform.MarkChildren(mark, start)
-}
-
-// Spawned tells which process a registered run's command is. It is to be called
-// at once after the spawn and needs no answer: the message outlives this
-// process.
-func (l *Link) Spawned(id string, pid int, startTicks uint64) error {
-	return l.tell("spawned "+id, message{Kind: kindSpawned, ID: id, PID: pid, StartTicks: startTicks})
-}
-
-// Withdraw makes the keeper forget a run that could not be spawned.
-func (l *Link) Withdraw(id string) error {
-	return l.tell("withdraw "+id, message{Kind: kindWithdraw, ID: id})
-}
-
-// Settled says that the end of a run is recorded: the keeper closes its pipes
-// and, if it is the command's parent, frees the number.
-func (l *Link) Settled(id string) error {
-	return l.tell("settled "+id, message{Kind: kindSettled, ID: id})
-}
-
-// Ready says that this supervisor serves.
-func (l *Link) Ready() error { return l.tell("ready", message{Kind: kindReady}) }
-
-// Replace makes the next supervisor execute exe, "" = the same program, and
-// says that the death of this one, which must follow, is no crash.
-func (l *Link) Replace(exe string) error {
-	return l.tell("replace", message{Kind: kindReplace, Exe: []byte(exe)})
-}
-
-// ShutdownDone says that all is ended and recorded. When this supervisor then
-// exits with DoneCode, the keeper ends with code 0.
-func (l *Link) ShutdownDone() error { return l.tell("shutdown done", message{Kind: kindDone}) }
-
-func (l *Link) tell(what string, m message) error {
-	if err := l.say(m, nil); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-// Exits gives the ends of adopted commands that were not in the hand-over, in
-// the order in which the keeper saw them. It is closed when the keeper is gone, and by Close.
-func (l *Link) Exits() <-chan Exit { return l.exits.out }
-
-// Found gives what became of pending runs. It is closed as Exits is.
-func (l *Link) Found() <-chan Found { return l.found.out }
-
-// Requests gives what the keeper asks for. It is never closed.
-func (l *Link) Requests() <-chan Request { return l.requests.out }
-
-// Gone is closed when the keeper has died, or Close was called.
-func (l *Link) Gone() <-chan struct{} { return l.gone }

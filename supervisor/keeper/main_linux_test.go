@@ -24,8 +24,12 @@ import (
 // arguments after blanks. GORACE spares a second at every exit.
 const roleEnv = "KEEPER_TEST_ROLE"
 
+// protocolEnv makes it a program that speaks another protocol.
+const protocolEnv = "KEEPER_TEST_PROTOCOL"
+
 var roles = map[string]func([]string) int{
 	"keeper": keeperRole,
+	"heir":   heirRole,
 	"manual": manualRole,
 	"chaos":  chaosRole,
 	"linger": lingerRole,
@@ -33,6 +37,7 @@ var roles = map[string]func([]string) int{
 }
 
 func TestMain(m *testing.M) {
+	testProtocol = os.Getenv(protocolEnv)
 	if line := os.Getenv(roleEnv); line != "" {
 		if len(os.Args) > 2 && os.Args[1] == "role" { // a supervisor: its keeper's environment is another's
 			line = strings.Join(os.Args[2:], " ")
@@ -71,15 +76,11 @@ func leftovers() string {
 // keeperRole is the keeper: its configuration is JSON in an argument. Its
 // descriptor 3 is what it passes to supervisors, if there is one.
 func keeperRole([]string) int {
-	var c rigConfig
-	if err := json.Unmarshal([]byte(os.Args[1]), &c); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	platform.SetCloexec(3)
+	cfg, c, err := keeperConfig(os.Args[1])
+	if err != nil {
 		return 98
 	}
-	cfg := Config{Supervisor: append([]string{"sup", "role"}, c.Supervisor...), Exe: c.Exe, Retry: c.Retry, Grace: c.Grace,
-		Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))}
-	cfg.Ready = func() { cfg.Log.Info("first ready") }
-	platform.SetCloexec(3)
 	cfg.Files = []*os.File{os.NewFile(3, "control")}
 	if c.Lock != "" {
 		f, err := os.OpenFile(c.Lock, os.O_RDWR|os.O_CREATE, 0o600)
@@ -94,11 +95,41 @@ func keeperRole([]string) int {
 	return Keep(context.Background(), cfg)
 }
 
+// heirRole is a keeper that goes on in another's place.
+func heirRole(args []string) int {
+	e, err := OpenEstate(atoi(args[1]))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 92
+	}
+	cfg, _, err := keeperConfig(args[0])
+	if err != nil {
+		return 98
+	}
+	cfg.Estate, cfg.Files, cfg.Lock, cfg.Carry = e, e.Files, e.Lock, e.Carry
+	return Keep(context.Background(), cfg)
+}
+
+func keeperConfig(body string) (cfg Config, c rigConfig, err error) {
+	if err := json.Unmarshal([]byte(body), &c); err != nil {
+		return cfg, c, err
+	}
+	cfg = Config{Supervisor: append([]string{"sup", "role"}, c.Supervisor...), Exe: c.Exe, Retry: c.Retry, Grace: c.Grace,
+		Heir: []string{"sup", "role", "heir", body}, Carry: map[string]string{"config": body},
+		Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))}
+	if c.NoHeir {
+		cfg.Heir = nil
+	}
+	cfg.Ready = func() { cfg.Log.Info("first ready") }
+	return cfg, c, nil
+}
+
 // A rigConfig is Config as far as a test sets it.
 type rigConfig struct {
 	Supervisor   []string
 	Exe, Lock    string
 	Retry, Grace time.Duration
+	NoHeir       bool // a keeper that obeys no demand
 }
 
 // A rig is a keeper process and the test's wire to its supervisors.
@@ -107,6 +138,7 @@ type rig struct {
 	cmd    *exec.Cmd
 	conn   *net.UnixConn
 	sup    report // the last hand-over
+	keeper int    // its keeper
 	later  []report
 	log    chan map[string]any
 	exited chan int // the keeper's exit code
@@ -166,6 +198,9 @@ func newRig(t testing.TB, c rigConfig) *rig {
 func (r *rig) end() {
 	r.conn.Close()
 	killTree(r.cmd.Process.Pid)
+	if r.keeper != 0 {
+		killTree(r.keeper)
+	}
 	select {
 	case <-r.exited:
 	case <-time.After(20 * time.Second):
@@ -211,6 +246,7 @@ type reportRun struct {
 	Ticks     uint64
 	Pending   bool
 	Exit      *Exit
+	Pidfd     bool
 }
 
 const patience = 20 * time.Second
@@ -254,6 +290,7 @@ func (r *rig) read(what string) {
 func (r *rig) connected() report {
 	r.t.Helper()
 	r.sup = r.next("handover")
+	r.keeper = r.sup.Keeper
 	return r.sup
 }
 

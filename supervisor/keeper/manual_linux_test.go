@@ -20,10 +20,11 @@ import (
 // A manual supervisor does one step for each line that the test sends, so that
 // the test can kill it between any two.
 type manual struct {
-	conn *net.UnixConn
-	link *Link
-	raw  int // a duplicate of the socket
-	runs map[string]*manualRun
+	conn  *net.UnixConn
+	link  *Link
+	raw   int // a duplicate of the socket
+	carry map[string]string
+	runs  map[string]*manualRun
 
 	unmarked bool // spawn without marks
 }
@@ -48,11 +49,11 @@ func manualRole([]string) int {
 	if err != nil {
 		return 94
 	}
-	m := &manual{conn: conn.(*net.UnixConn), link: link, raw: sock, runs: map[string]*manualRun{}}
+	m := &manual{conn: conn.(*net.UnixConn), link: link, raw: sock, carry: h.Carry, runs: map[string]*manualRun{}}
 	rep := report{Event: "handover", Generation: h.Generation, Keeper: h.KeeperPID, Version: h.Version, Files: len(h.Files)}
 	for _, r := range h.Runs {
 		m.runs[r.ID] = &manualRun{read: r.Pipes, pid: r.PID, ticks: r.StartTicks}
-		rep.Runs = append(rep.Runs, reportRun{r.ID, r.Token, len(r.Pipes), r.PID, r.StartTicks, r.Pending, r.Exit})
+		rep.Runs = append(rep.Runs, reportRun{r.ID, r.Token, len(r.Pipes), r.PID, r.StartTicks, r.Pending, r.Exit, r.Pidfd != nil})
 	}
 	m.report(rep)
 	go m.forward()
@@ -82,13 +83,6 @@ func (m *manual) report(rep report) {
 	if _, err := m.conn.Write(b); err != nil {
 		os.Exit(93)
 	}
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (m *manual) forward() {
@@ -133,6 +127,9 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "halfway": // id gate script…: a child that has not executed yet
 		r.pid, err = m.forkHalfway(id, args[1], strings.Join(args[2:], " "))
 		return report{PID: r.pid}, err
+	case "later": // without waiting for it
+		go func() { _, _ = m.step(args[0], args[1:]) }() // ends with the process
+		return rep, nil
 	case "unmarked":
 		m.unmarked = true
 		return rep, nil
@@ -144,6 +141,12 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 	case "exe":
 		rep.Text, err = os.Readlink("/proc/self/exe")
 		return rep, err
+	case "succeed":
+		exe := "/proc/self/exe"
+		if id != "" {
+			exe = id
+		}
+		return rep, m.link.Succeed(exe, []string{"sup", "role", "heir", m.carry["config"]})
 	case "exit":
 		os.Exit(atoi(id))
 	}
@@ -157,6 +160,8 @@ func (m *manual) talk(verb, id string, r *manualRun, args []string) (rep report,
 		return rep, m.link.Spawned(id, r.pid, r.ticks)
 	case "withdraw":
 		return rep, m.link.Withdraw(id)
+	case "trim": // id pipes
+		return rep, m.link.Trim(id, atoi(args[1]))
 	case "settled":
 		return rep, m.link.Settled(id)
 	case "ready":
@@ -184,6 +189,8 @@ func (m *manual) talk(verb, id string, r *manualRun, args []string) (rep report,
 	}
 	return rep, errors.New("no such step: " + verb)
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
 
 func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
 
@@ -269,4 +276,11 @@ func (r *manualRun) readLine(pipe int, exact bool) (rep report, err error) {
 		}
 	}
 	return rep, nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,16 +18,18 @@ import (
 // do not know and close descriptors that came with those.
 //
 //	keeper → supervisor            supervisor → keeper
-//	hello version oldest …         hello version (what both speak)
+//	hello version oldest …         hello version (what both speak), or demand
+//	will + the lock's descriptor
 //	runs seq runs + descriptors    ack seq count (descriptors received)
 //	end
 //	ack seq count mark error       register seq id token pipes + descriptors
 //	exit, found                    spawned id pid start_ticks
 //	shutdown deadline_ms           withdraw id, settled id
 //	replace                        ready, replace exe, done, marks
+//	                               trim id pipes, stopping
 const (
-	version = 1 // the newest protocol this code speaks
-	oldest  = 1 // the oldest
+	newestProtocol = 1 // that this code speaks
+	oldestProtocol = 1
 
 	maxMessage = 32 << 10 // bytes; a socket's buffer takes 208 KiB by default
 	maxRuns    = 64       // runs in a message
@@ -60,7 +63,11 @@ const (
 	kindSettled  kind = "settled"
 	kindReady    kind = "ready"
 	kindDone     kind = "done"
-	kindMarks    kind = "marks" // from now on every child is born with its run's mark
+	kindMarks    kind = "marks"    // from now on every child is born with its run's mark
+	kindTrim     kind = "trim"     // close all pipes of a run but the first
+	kindStopping kind = "stopping" // the supervisor shuts down because somebody else asked it to
+	kindWill     kind = "will"     // what the supervisor needs to succeed the keeper
+	kindDemand   kind = "demand"   // the keeper is too old: it is to execute the supervisor's program
 )
 
 // A message is every packet's body; which fields count depends on the kind.
@@ -84,6 +91,20 @@ type message struct {
 	Exe        []byte    `json:"exe,omitempty"`         // bytes: a path need not be UTF-8
 	Exit       *exitBody `json:"exit,omitempty"`
 	Runs       []runBody `json:"runs,omitempty"`
+	Will       *willBody `json:"will,omitempty"`
+	Estate     int       `json:"estate,omitempty"` // hello of a keeper that obeys a demand: the format that it writes
+	Pidfds     bool      `json:"pidfds,omitempty"` // hello of a supervisor that takes them
+}
+
+// A willBody is what a successor of the keeper needs and its supervisor does
+// not know otherwise.
+type willBody struct {
+	Lock     bool              `json:"lock,omitempty"` // its descriptor is sent along
+	Exe      []byte            `json:"exe"`
+	GoodExe  []byte            `json:"good_exe"`
+	Told     bool              `json:"told,omitempty"`
+	StopAtNS int64             `json:"stop_at_ns,omitempty"`
+	Carry    map[string]string `json:"carry,omitempty"`
 }
 
 type runBody struct {
@@ -94,6 +115,16 @@ type runBody struct {
 	StartTicks uint64    `json:"start_ticks,omitempty"`
 	Pending    bool      `json:"pending,omitempty"`
 	Exit       *exitBody `json:"exit,omitempty"`
+	Mark       uint64    `json:"mark,omitempty"`  // of a pending one
+	Pidfd      bool      `json:"pidfd,omitempty"` // sent along, after the pipes
+}
+
+// descriptors is how many are sent along.
+func (b runBody) descriptors() int {
+	if b.Pidfd {
+		return b.Pipes + 1
+	}
+	return b.Pipes
 }
 
 type exitBody struct {
@@ -158,13 +189,13 @@ func parse(b []byte) (message, error) {
 		if r.Pipes < 0 || r.Pipes > maxPipes || r.PID < 0 || !validID(r.ID) {
 			return message{}, fmt.Errorf("parse message: run %q with %d pipes, pid %d", r.ID, r.Pipes, r.PID)
 		}
-		n += r.Pipes
+		n += r.descriptors()
 	}
 	if n > maxFDs || m.Pipes < 0 || m.Pipes > maxPipes || m.PID < 0 || m.Count < 0 || m.DeadlineMS < 0 {
 		return message{}, fmt.Errorf("parse message: %s with a number out of range", m.Kind)
 	}
 	switch m.Kind {
-	case kindRegister, kindSpawned, kindWithdraw, kindSettled, kindFound:
+	case kindRegister, kindSpawned, kindWithdraw, kindSettled, kindFound, kindTrim:
 		if !validID(m.ID) || len(m.Token) > maxToken {
 			return message{}, fmt.Errorf("parse message: %s with id %q and a token of %d bytes", m.Kind, m.ID, len(m.Token))
 		}
@@ -191,16 +222,28 @@ func page(runs []runBody, size func(runBody) int) int {
 	n, fds, bytes := 0, 0, envelope
 	for _, r := range runs {
 		s := size(r) + 1
-		if n == maxRuns || fds+r.Pipes > maxFDs || n > 0 && bytes+s > maxMessage {
+		if n == maxRuns || fds+r.descriptors() > maxFDs || n > 0 && bytes+s > maxMessage {
 			break
 		}
-		n, fds, bytes = n+1, fds+r.Pipes, bytes+s
+		n, fds, bytes = n+1, fds+r.descriptors(), bytes+s
 	}
 	return n
 }
 
+// testProtocol is a number by which tests make a program of another time, which
+// speaks that protocol alone; the linker can set it. "" = as above.
+var testProtocol string
+
+func protocols() (version, oldest int) {
+	if n, err := strconv.Atoi(testProtocol); err == nil {
+		return n, n
+	}
+	return newestProtocol, oldestProtocol
+}
+
 // agree picks the protocol that both ends speak: the older one's newest.
 func agree(theirs, theirOldest int) (int, error) {
+	version, oldest := protocols()
 	v := min(version, theirs)
 	if v < oldest || v < theirOldest {
 		return 0, fmt.Errorf("%w: it speaks protocol %d to %d, we speak %d to %d", ErrProtocol, theirOldest, theirs, oldest, version)

@@ -21,9 +21,10 @@ func TestMessageRoundTrip(t *testing.T) {
 	m := message{
 		Kind: kindRuns, Version: 1, Oldest: 2, Generation: 3, KeeperPID: 4, Files: []int{5}, Seq: 6, Count: 7, Mark: 1<<63 - 1, Error: "e",
 		ID: "a", Token: "o/a", Pipes: 2, PID: 9, StartTicks: 10, DeadlineMS: 11, Exe: []byte("/\xff"), Exit: toBody(exit),
-		Runs: []runBody{{ID: "b", Token: "o/b", Pipes: 1, PID: 2, StartTicks: 3, Pending: true, Exit: toBody(exit)}},
+		Runs: []runBody{{ID: "b", Token: "o/b", Pipes: 1, PID: 2, StartTicks: 3, Pending: true, Exit: toBody(exit), Mark: 4, Pidfd: true}},
+		Will: &willBody{Lock: true, Exe: []byte("/\xff"), GoodExe: []byte("/b"), Told: true, StopAtNS: 5, Carry: map[string]string{"a": "b"}}, Estate: 12, Pidfds: true,
 	}
-	for _, v := range []any{m, m.Runs[0], *m.Exit} {
+	for _, v := range []any{m, m.Runs[0], *m.Exit, *m.Will} {
 		for i := range reflect.ValueOf(v).NumField() {
 			if reflect.ValueOf(v).Field(i).IsZero() {
 				t.Errorf("%T.%s is not tested", v, reflect.TypeOf(v).Field(i).Name)
@@ -91,7 +92,7 @@ func FuzzParse(f *testing.F) {
 			if r.Pipes < 0 || r.PID < 0 {
 				t.Errorf("run %+v", r)
 			}
-			n += r.Pipes
+			n += r.descriptors()
 			r.Exit.exit()
 		}
 		if n > maxFDs || m.Pipes < 0 || m.Pipes > maxPipes || m.PID < 0 {
@@ -141,6 +142,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestAgree(t *testing.T) {
+	version, oldest := protocols()
 	for _, tc := range []struct {
 		theirs, oldest, want int
 	}{{version, oldest, version}, {version + 6, oldest, version}, {version + 6, version + 1, 0}, {oldest - 1, oldest - 1, 0}, {0, 0, 0}} {

@@ -41,20 +41,26 @@ type keeper struct {
 	quiet *poller // pidfds of the living supervisor's commands, not looked at before it died
 	rest  []*aftermath
 
-	sup     *supervisor // nil: none lives
-	gen     int
-	exe     string // what the next supervisor executes
-	goodExe string // what the last one that was ready executed
-	deaths  int    // in a row before ready
-	startAt time.Time
-	told    bool // Config.Ready was called
+	sup      *supervisor // nil: none lives
+	gen      int
+	exe      string // what the next supervisor executes
+	goodExe  string // what the last one that was ready executed
+	upgraded string // what demanded that this keeper execute it
+	deaths   int    // in a row before ready
+	startAt  time.Time
+	told     bool // Config.Ready was called
 
 	stopBy   time.Time // of a shutdown; zero: none was asked for
 	late     bool      // the supervisor overran that
 	scanned  time.Time // when the children were last listed
 	scanAt   time.Time // when they are to be listed next; zero: not
+	beatAt   time.Time // of Config.Beat; zero: never
+	heirBy   time.Time // until when the execution of k.exe waits for what is unclear; zero: none is to be
 	finished bool
 	code     int
+
+	lock  int   // Config.Lock; -1: none
+	files []int // Config.Files
 
 	recv   receiver
 	wakeFD int // eventfd of flags
@@ -82,12 +88,13 @@ const (
 // supervisor and keeps one running until a supervisor has reported that it is
 // done (0), or a shutdown took longer than Grace (1). TERM, INT and HUP ask for
 // a shutdown, and so does the end of ctx; SIGUSR1 ends a wait after a crash
-// loop, SIGUSR2 asks the supervisor to make place for another.
+// loop, SIGUSR2 asks the supervisor to make place for another. With an Estate
+// it goes on where the keeper before it ended.
 //
 // The process should do nothing else: all its children are reaped. It takes
 // over the signals above.
 func Keep(ctx context.Context, cfg Config) (code int) {
-	k := &keeper{cfg: cfg, log: cfg.Log, runs: map[string]*run{}, by: map[int32]*run{}, wakeFD: -1}
+	k := &keeper{cfg: cfg, log: cfg.Log, runs: map[string]*run{}, by: map[int32]*run{}, wakeFD: -1, lock: -1}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)
 	}
@@ -99,6 +106,9 @@ func Keep(ctx context.Context, cfg Config) (code int) {
 	defer k.close()
 	defer k.listen(ctx)()
 	k.startAt = time.Now()
+	if cfg.Estate != nil {
+		k.inherit(&cfg.Estate.body)
+	}
 	k.loop()
 	runtime.KeepAlive(cfg.Lock) // a finalizer would close it
 	runtime.KeepAlive(cfg.Files)
@@ -116,8 +126,14 @@ func (k *keeper) open() (err error) {
 		k.exe = "/proc/self/exe"
 	}
 	k.goodExe = k.exe
+	if err := k.numbers(); err != nil {
+		return err
+	}
 	if len(k.cfg.Supervisor) == 0 {
 		return errors.New("no supervisor to start")
+	}
+	if k.cfg.Pulse > 0 && k.cfg.Beat != nil {
+		k.beatAt = time.Now()
 	}
 	platform.SetName(nameKeeper)
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU())) // one for the loop, one for signals
@@ -144,6 +160,30 @@ func (k *keeper) open() (err error) {
 	return errors.Join(
 		k.poll.add(k.wakeFD, unix.EPOLLIN, tag{aboutSignals, 0}),
 		k.poll.add(k.ends.fd, unix.EPOLLIN, tag{aboutEnds, 0}))
+}
+
+// numbers finds out the descriptors of the files in the configuration.
+func (k *keeper) numbers() error {
+	number := func(f *os.File) (n int, err error) {
+		rc, err := f.SyscallConn() // Fd would make a socket blocking
+		if err == nil {
+			err = rc.Control(func(fd uintptr) { n = int(fd) })
+		}
+		return n, err
+	}
+	for _, f := range k.cfg.Files {
+		n, err := number(f)
+		if err != nil {
+			return err
+		}
+		k.files = append(k.files, n)
+	}
+	if k.cfg.Lock == nil {
+		return nil
+	}
+	n, err := number(k.cfg.Lock)
+	k.lock = n
+	return err
 }
 
 func (k *keeper) close() {
@@ -191,7 +231,7 @@ func (k *keeper) listen(ctx context.Context) (stop func()) {
 			case <-child:
 				k.wake(flagChild)
 			case s := <-other:
-				k.wake(flagOf(s))
+				k.wake(k.flagOf(s))
 			case <-over:
 				over = nil
 				k.wake(flagStop)
@@ -208,12 +248,16 @@ func (k *keeper) listen(ctx context.Context) (stop func()) {
 	}
 }
 
-func flagOf(s os.Signal) uint32 {
+func (k *keeper) flagOf(s os.Signal) uint32 {
 	switch s.(syscall.Signal) {
 	case unix.SIGUSR1:
 		return flagPoke
 	case unix.SIGUSR2:
 		return flagReplace
+	case unix.SIGHUP:
+		if k.cfg.ReplaceOnHUP {
+			return flagReplace
+		}
 	}
 	return flagStop
 }
@@ -282,6 +326,11 @@ func (k *keeper) next() time.Time {
 	sooner(k.startAt)
 	sooner(k.stopBy)
 	sooner(k.scanAt)
+	sooner(k.beatAt)
+	sooner(k.heirBy)
+	for _, r := range k.runs {
+		sooner(r.lostAt)
+	}
 	if k.sup != nil {
 		sooner(k.sup.killAt)
 		sooner(k.sup.waitTill)
@@ -299,6 +348,14 @@ func (k *keeper) timers() {
 	if due(k.scanAt) {
 		k.orphans()
 	}
+	if due(k.beatAt) {
+		k.cfg.Beat()
+		k.beatAt = now.Add(k.cfg.Pulse)
+	}
+	if due(k.heirBy) || !k.heirBy.IsZero() && len(k.rest) == 0 {
+		k.handToHeir()
+	}
+	k.loseUnreaped(now)
 	for _, a := range k.rest {
 		if due(a.again) {
 			k.lookAgain()

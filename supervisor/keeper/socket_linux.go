@@ -85,8 +85,11 @@ func rights(oob []byte) (fds []int) {
 	return fds
 }
 
+// closeAll closes descriptors; -1 is none.
 func closeAll(fds []int) {
 	for _, fd := range fds {
-		_ = unix.Close(fd)
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
 	}
 }

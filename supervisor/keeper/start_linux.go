@@ -24,6 +24,9 @@ type supervisor struct {
 	hello     bool      // it has answered ours
 	todo      []*run    // to be handed over
 	sent      []*run    // in the page that is not acknowledged yet
+	sentFDs   int       // descriptors in it
+	pidfds    bool      // it takes pidfds in the hand-over
+	demands   bool      // it is too new for us
 	page      uint64    // that page's number
 	waitTill  time.Time // the hand-over waits for pending runs until then
 	open      bool      // the hand-over is complete
@@ -65,7 +68,12 @@ func (k *keeper) start() {
 	for i := range files {
 		files[i] = 4 + i
 	}
-	k.send(message{Kind: kindHello, Version: version, Oldest: oldest, Generation: k.gen, KeeperPID: os.Getpid(), Files: files}, nil)
+	m := message{Kind: kindHello, Generation: k.gen, KeeperPID: os.Getpid(), Files: files}
+	m.Version, m.Oldest = protocols()
+	if k.cfg.Heir != nil {
+		m.Estate = estateFormat
+	}
+	k.send(m, nil)
 }
 
 func (k *keeper) spawn() (*supervisor, error) {
@@ -74,15 +82,8 @@ func (k *keeper) spawn() (*supervisor, error) {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	files := []uintptr{0, 1, 2, uintptr(pair[1])}
-	for _, f := range k.cfg.Files {
-		rc, err := f.SyscallConn()
-		if err == nil {
-			err = rc.Control(func(fd uintptr) { files = append(files, fd) })
-		}
-		if err != nil {
-			closeAll(pair[:])
-			return nil, err
-		}
+	for _, fd := range k.files {
+		files = append(files, uintptr(fd))
 	}
 	s := &supervisor{gen: k.gen, pidfd: -1, sock: pair[0], exe: k.exe, since: time.Now()}
 	s.pid, err = syscall.ForkExec(k.exe, k.cfg.Supervisor, &syscall.ProcAttr{
@@ -130,6 +131,11 @@ func (k *keeper) died() {
 		k.abandon()
 		return
 	}
+	if s.demands && k.cfg.Heir != nil && k.upgraded != s.exe {
+		k.log.Info("the supervisor demands a newer keeper, executing its program", "exe", s.exe)
+		k.upgraded, k.exe, k.heirBy = s.exe, s.exe, time.Now().Add(heirWait)
+		return
+	}
 	why := []any{"pid", s.pid, "generation", s.gen, "lived", time.Since(s.since).String(), "ready", s.ready}
 	if exit.Signal != 0 {
 		why = append(why, "signal", platform.SignalName(exit.Signal))
@@ -140,6 +146,7 @@ func (k *keeper) died() {
 		k.log.Info("supervisor replaced", why...)
 	} else {
 		k.log.Warn("supervisor died", why...)
+		k.stage(Recovering)
 	}
 	k.another(s.ready || s.replacing)
 }
@@ -166,6 +173,7 @@ func (k *keeper) another(wasReady bool) {
 		k.startAt = now.Add(k.cfg.Retry)
 		k.log.Error("supervisors die before they are ready: commands, their output and the lock are kept; procsup daemon tries again at once",
 			"deaths", k.deaths, "exe", k.exe, "retry_in", k.cfg.Retry.String(), "handles", len(k.runs))
+		k.stage(Waiting)
 	}
 }
 
@@ -176,6 +184,7 @@ func (k *keeper) shutdown() {
 		return
 	}
 	k.stopBy = time.Now().Add(k.cfg.Grace)
+	k.stage(Stopping)
 	if k.sup != nil {
 		k.ask(k.stopRequest())
 		return

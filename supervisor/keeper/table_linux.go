@@ -24,10 +24,12 @@ type run struct {
 	ticks     uint64
 	pidfd     int  // -1: none
 	adopted   bool // the supervisor that spawned it is dead
+	stranger  bool // its parent is neither us nor the supervisor: a keeper before us was
 	pending   bool // whether it was spawned is being found out
 	aborted   bool // its child ended without having executed the program
 	exit      *Exit
-	told      bool // the living supervisor knows exit
+	told      bool      // the living supervisor knows exit
+	lostAt    time.Time // when a stranger that has ended is lost unless it is reaped
 }
 
 // release closes what the keeper holds of it.
@@ -42,7 +44,9 @@ func (r *run) release() {
 
 func (r *run) body() runBody {
 	b := runBody{ID: r.id, Token: r.token, Pipes: len(r.pipes), Pending: r.pending}
-	if !r.pending { // else it is not sure yet
+	if r.pending { // it is not sure yet
+		b.Mark = r.mark
+	} else {
 		b.PID, b.StartTicks, b.Exit = r.pid, r.ticks, toBody(r.exit)
 	}
 	return b
@@ -140,7 +144,7 @@ func (k *keeper) forget(id string) {
 		a.runs = slices.DeleteFunc(a.runs, func(o *run) bool { return o == r })
 	}
 	r.release()
-	if r.adopted && r.pid != 0 {
+	if r.adopted && !r.stranger && r.pid != 0 {
 		platform.ReapIfEnded(r.pid)
 		k.orphans() // the pinned one may have hidden others
 	}
@@ -177,10 +181,15 @@ func (k *keeper) ended(r *run) {
 	case err == nil:
 		e.Exit = exit
 		e.Usage, _ = platform.PeekUsage(r.pid)
-	default: // not our child: whoever was its parent has reaped it
-		if exit, known := platform.ExitAfterReap(r.pidfd); known {
-			e.Exit = exit
-		} else {
+	default: // not our child: somebody else reaps it, or has
+		exit, known := platform.ExitOfZombie(r.pidfd)
+		if !known {
+			exit, known = platform.ExitAfterReap(r.pidfd)
+		}
+		if !known && r.stranger && !k.reaped(r) {
+			return
+		}
+		if e.Exit = exit; !known {
 			e.Code, e.Lost = -1, lostReaped
 		}
 	}
@@ -191,7 +200,7 @@ func (k *keeper) ended(r *run) {
 // descriptors was lowered after they were registered.
 func (k *keeper) blind() {
 	for _, r := range k.runs {
-		if !r.adopted || r.pid == 0 || r.pidfd >= 0 || r.exit != nil || k.openPidfd(r, k.ends) == nil {
+		if !r.adopted || r.stranger || r.pid == 0 || r.pidfd >= 0 || r.exit != nil || k.openPidfd(r, k.ends) == nil {
 			continue
 		}
 		if st, err := platform.ReadStat(r.pid); err == nil && !st.Alive() {
@@ -226,7 +235,7 @@ func (k *keeper) pinned() map[int]bool {
 		out[k.sup.pid] = true
 	}
 	for _, r := range k.runs {
-		if r.pid != 0 { // also before we know that its parent, the supervisor, died
+		if r.pid != 0 && !r.stranger { // also before we know that its parent, the supervisor, died
 			out[r.pid] = true
 		}
 	}

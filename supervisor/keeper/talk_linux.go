@@ -54,20 +54,31 @@ func (k *keeper) handle(s *supervisor, m message, fds []int) {
 	case kindHello:
 		s.hello = true
 		s.program, _ = platform.ProgramOf(s.pid)
-		s.todo = k.inOrder()
+		s.todo, s.pidfds = k.inOrder(), m.Pidfds
+		k.bequeath()
 		k.beginHandOver()
+	case kindStopping:
+		k.stage(Stopping)
+	case kindDemand:
+		s.demands = true
 	case kindAck:
 		if m.Seq == s.page && len(s.sent) > 0 {
 			k.acknowledged(m)
 		}
 	case kindSpawned:
 		k.spawned(m)
+	case kindTrim:
+		if r := k.runs[m.ID]; r != nil && m.Pipes < len(r.pipes) {
+			closeAll(r.pipes[m.Pipes:])
+			r.pipes = r.pipes[:m.Pipes]
+		}
 	case kindWithdraw, kindSettled:
 		k.forget(m.ID)
 	case kindReady:
 		k.becameReady(s)
 	case kindReplace:
 		s.replacing = true
+		k.stage(Replacing)
 		if len(m.Exe) > 0 {
 			k.exe = string(m.Exe)
 		}
@@ -85,6 +96,18 @@ func (k *keeper) becameReady(s *supervisor) {
 		k.cfg.Ready()
 	}
 	k.told = true
+	k.upgraded = ""
+	k.stage(Serving)
+}
+
+// bequeath tells the supervisor what it needs to go on as keeper should we die.
+func (k *keeper) bequeath() {
+	w := &willBody{Exe: []byte(k.exe), GoodExe: []byte(k.goodExe), Told: k.told, StopAtNS: unixNano(k.stopBy), Carry: k.cfg.Carry}
+	var fds []int
+	if k.lock >= 0 {
+		w.Lock, fds = true, []int{k.lock}
+	}
+	k.send(message{Kind: kindWill, Will: w}, fds)
 }
 
 // pendingWait is how long a hand-over waits for children of the dead
@@ -115,18 +138,23 @@ func (k *keeper) handOver() {
 	}
 	bodies := make([]runBody, 0, maxRuns)
 	for _, r := range s.todo[:min(len(s.todo), maxRuns)] {
-		bodies = append(bodies, r.body())
+		b := r.body()
+		b.Pidfd = s.pidfds && r.stranger && !r.pending && r.pidfd >= 0
+		bodies = append(bodies, b)
 	}
 	n := page(bodies, func(b runBody) int {
 		j, _ := json.Marshal(b)
 		return len(j)
 	})
 	var fds []int
-	for _, r := range s.todo[:n] {
+	for i, r := range s.todo[:n] {
 		fds = append(fds, r.pipes...)
+		if bodies[i].Pidfd {
+			fds = append(fds, r.pidfd)
+		}
 		r.told = r.exit != nil && !r.pending
 	}
-	s.sent, s.todo = s.todo[:n], s.todo[n:]
+	s.sent, s.sentFDs, s.todo = s.todo[:n], len(fds), s.todo[n:]
 	s.page++
 	k.send(message{Kind: kindRuns, Seq: s.page, Runs: bodies[:n]}, fds)
 }
@@ -135,12 +163,8 @@ func (k *keeper) handOver() {
 // fails to connect, says so itself and ends.
 func (k *keeper) acknowledged(m message) {
 	s := k.sup
-	want := 0
-	for _, r := range s.sent {
-		want += len(r.pipes)
-	}
-	if m.Count != want {
-		k.log.Error("the supervisor has too few descriptors for the hand-over (RLIMIT_NOFILE)", "got", m.Count, "sent", want)
+	if m.Count != s.sentFDs {
+		k.log.Error("the supervisor has too few descriptors for the hand-over (RLIMIT_NOFILE)", "got", m.Count, "sent", s.sentFDs)
 		return
 	}
 	s.sent = nil

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,8 +31,9 @@ var kills = flag.Int("kills", 25, "SIGKILLs of the supervisor")
 // A daemon is a keeper with its supervisor.
 type daemon struct {
 	*client.Client
-	dir string
-	cmd *exec.Cmd
+	dir    string
+	cmd    *exec.Cmd
+	keeper int // the keeper now; the first is cmd
 }
 
 // startDaemon returns once it answers.
@@ -54,6 +56,7 @@ func startDaemon(t *testing.T, dir string) *daemon {
 		t.Fatal(err)
 	}
 	w.Close()
+	d.keeper = d.cmd.Process.Pid
 	if line, err := bufio.NewReader(r).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("daemon said %q, %v", line, err)
 	}
@@ -67,15 +70,16 @@ func (d *daemon) state() string  { return filepath.Join(d.dir, "state") }
 
 func (d *daemon) stop(t *testing.T) {
 	d.Close()
-	if d.cmd.ProcessState != nil {
+	if d.keeper == 0 {
 		return
 	}
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := syscall.Kill(d.keeper, syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
-	if err := d.cmd.Wait(); err != nil {
-		t.Errorf("daemon: %v", err)
+	if code := d.buried(d.keeper); code != 0 {
+		t.Errorf("daemon: exit code %d", code)
 	}
+	d.keeper = 0
 	if t.Failed() {
 		b, _ := os.ReadFile(filepath.Join(d.dir, "log"))
 		var tell []byte
@@ -102,10 +106,15 @@ func shortDir(t *testing.T) string {
 // work is a command with output and an exit code that are known before.
 type work struct {
 	n, lines, code int
+	slow           bool // writes half of it, pauses and goes on
 }
 
 func (w work) request() wire.Start {
-	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do echo "work-%d-line-$i"; i=$((i+1)); done; exit %d`, w.lines, w.n, w.code)
+	pause := ""
+	if w.slow {
+		pause = fmt.Sprintf("[ $i = %d ] && sleep 0.5; ", w.lines/2)
+	}
+	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do %secho "work-%d-line-$i"; i=$((i+1)); done; exit %d`, w.lines, pause, w.n, w.code)
 	return wire.Start{Command: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Session: "chaos"}
 }
 
@@ -117,8 +126,15 @@ func (w work) want() []byte {
 	return b.Bytes()
 }
 
+// errUnknownEnd says that a keeper that was killed was the command's parent,
+// and that the kernel does not tell how it ended.
+var errUnknownEnd = errors.New("its end is unknown")
+
 // check compares what the daemon tells of an ended command with what it did.
 func (w work) check(a *wire.Started, rec *handles.Record) error {
+	if rec.Status == handles.Lost && strings.Contains(rec.Error, "this system does not tell") {
+		return errUnknownEnd
+	}
 	if rec.ExitCode == nil || *rec.ExitCode != w.code {
 		return fmt.Errorf("%s: status %s %q, exit code %v, want %d", a.HandleID, rec.Status, rec.Error, rec.ExitCode, w.code)
 	}

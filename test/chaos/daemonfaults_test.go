@@ -29,10 +29,11 @@ func (d *daemon) killBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = unix.Kill(d.cmd.Process.Pid, unix.SIGSTOP) // so that it starts no other meanwhile
+	_ = unix.Kill(d.keeper, unix.SIGSTOP) // so that it starts no other meanwhile
 	_ = unix.Kill(hello.PID, unix.SIGKILL)
-	_ = unix.Kill(d.cmd.Process.Pid, unix.SIGKILL)
-	_ = d.cmd.Wait()
+	_ = unix.Kill(d.keeper, unix.SIGKILL)
+	d.buried(d.keeper)
+	d.keeper = 0
 	if !waitGone(hello.PID, 5*time.Second) {
 		t.Fatal("the supervisor lives")
 	}
