@@ -202,7 +202,7 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 			return nil, &handles.Error{Code: handles.CodeConflict, ID: string(id), Message: string(id) + " was stopped by somebody else (" + c.Record.Stop.Reason + "), so it was not started again"}
 		}
 	}
-	spec.Idempotency = ""
+	spec.Idempotency, spec.Foreground, spec.Owner = "", false, nil
 	again, commit, err := s.admit(spec, string(id))
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"procsup/pgroup"
 	"procsup/supervisor/journal"
 	"procsup/supervisor/outcome"
+	"procsup/supervisor/wire"
 )
 
 // A decision is a wish to stop a run.
@@ -75,6 +76,7 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 		"id": st.id, "kind": d.kind, "by": d.by, "cuts": r.id, "reason": d.reason, "cause": d.cause,
 	}})
 	r.ring()
+	r.event(wire.Event{Kind: wire.EventStopping, Status: handles.Stopping})
 	wake(r.kick)
 	return st, true
 }

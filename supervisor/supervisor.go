@@ -78,8 +78,10 @@ type Supervisor struct {
 	runs     map[handles.ID]*run
 	names    map[nameKey]*run
 	keys     map[string]*run // idempotency keys of starts under way
-	per      map[string]int  // live handles of each session
-	draining bool            // no new work
+	sessions map[string]*session
+	readers  map[handles.Exec]bool // processes that read inboxes and are watched
+	owed     int                   // ends in all inboxes
+	draining bool                  // no new work
 	closing  bool
 }
 
@@ -91,7 +93,8 @@ type nameKey struct{ session, name string }
 func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s := &Supervisor{
 		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8),
-		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{}, per: map[string]int{},
+		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{},
+		sessions: map[string]*session{}, readers: map[handles.Exec]bool{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -126,11 +129,16 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if s.sub, err = pgroup.BecomeSubreaper(cfg.Exclusive); err != nil {
 		s.log.Warn("not a subreaper", "err", err)
 	}
-	if err := s.recover(ctx); err != nil {
+	err = s.recoverSessions()
+	if err == nil {
+		err = s.recover(ctx)
+	}
+	if err != nil {
 		s.journal.Close()
 		s.unlock()
 		return nil, err
 	}
+	s.resumeSessions()
 	return s, nil
 }
 

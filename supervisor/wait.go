@@ -53,6 +53,20 @@ func (s *Supervisor) Wait(ctx context.Context, ref, session string, timeout time
 	return w, nil
 }
 
+// WaitTake is Wait that takes the end out of the inbox of the session that it is
+// owed to, if it is and no other living reader has it: Batch is to be
+// acknowledged then.
+func (s *Supervisor) WaitTake(ctx context.Context, ref, session string, timeout time.Duration, who Caller) (*wire.Waited, error) {
+	w, err := s.Wait(ctx, ref, session, timeout)
+	if err != nil || !w.Record.Status.Terminal() || !awaited(w.Record) {
+		return w, err
+	}
+	if w.Batch, w.Redelivered, err = s.takeOne(w.Record.HandleID, w.Record.SessionID, who); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
 func waitStatus(s handles.Status) string {
 	switch {
 	case s == handles.Completed:

@@ -70,6 +70,13 @@ type Start struct {
 	NoStoreEnv   bool   `json:"no_store_env,omitempty"` // the environment is not journaled; restart is refused
 	Idempotency  string `json:"idempotency_key,omitempty"`
 	BackgroundMS *int64 `json:"background_after_ms,omitempty"` // wait so long for the end before answering
+	// Foreground makes it the session's parent run: one at a time, and it ends
+	// with its caller. Only PathRun takes it.
+	Foreground  bool          `json:"foreground,omitempty"`
+	Owner       *handles.Exec `json:"owner,omitempty"`        // the caller of a foreground run; what a client says here is ignored
+	Scope       string        `json:"scope,omitempty"`        // an open scope of the session
+	Events      int           `json:"events,omitempty"`       // kept for a slow receiver; 0 = 1024
+	NotifyMatch []string      `json:"notify_match,omitempty"` // literal patterns; a notice when each is first written
 }
 
 // Started answers a start: the envelope of design.md §7.
@@ -112,6 +119,8 @@ const (
 type Waited struct {
 	Status       string          `json:"wait_status"`
 	TimeoutPhase string          `json:"timeout_phase,omitempty"` // queued, starting, running, stopping, observing
+	Batch        string          `json:"batch,omitempty"`         // the end was taken from the inbox in it: acknowledge it
+	Redelivered  bool            `json:"redelivered,omitempty"`   // it was taken before and not acknowledged
 	Record       *handles.Record `json:"record"`
 }
 
