@@ -129,7 +129,7 @@ func (s *Supervisor) endSession(ctx context.Context, sess *session, e ending) (*
 		return nil, err
 	}
 	rep := &wire.SessionReport{Session: sess.rec.Name, Ended: []handles.ID{}, Dropped: []handles.ID{}, StillActive: []handles.ID{}, StillRunning: []handles.Process{}}
-	if sess.closed() {
+	if sess.closed() && len(sess.live) == 0 {
 		s.mu.Unlock()
 		return rep, nil
 	}
@@ -190,6 +190,7 @@ func busyError(sess *session) error {
 // s.mu is held.
 func (s *Supervisor) shut(sess *session, e ending) []*journal.Commit {
 	switch {
+	case sess.closed(): // by an earlier call, which is under way
 	case e.closes:
 		sess.rec.Status, sess.rec.ClosedAt, sess.rec.Why = handles.SessionClosed, time.Now().UTC(), e.why
 		return []*journal.Commit{s.writeSession(sess, "session_closed", true)}

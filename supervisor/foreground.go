@@ -28,7 +28,6 @@ func (s *Supervisor) Run(ctx context.Context, req wire.Start, who Caller, starte
 	r := s.live(a.HandleID)
 	if r != nil {
 		s.hold(r)
-		defer s.letGo(r)
 	}
 	if err := started(a); err != nil && r != nil {
 		s.ownerGone(r, "the caller's connection ended")
@@ -38,6 +37,7 @@ func (s *Supervisor) Run(ctx context.Context, req wire.Start, who Caller, starte
 	}
 	select {
 	case <-r.over:
+		return s.record(nil, r.id)
 	case <-s.life.Done():
 		return nil, handles.ErrStarting // the successor goes on with it
 	case <-ctx.Done():
@@ -46,7 +46,6 @@ func (s *Supervisor) Run(ctx context.Context, req wire.Start, who Caller, starte
 		}
 		return nil, context.Cause(ctx)
 	}
-	return s.record(nil, r.id)
 }
 
 // hold counts who waits for a foreground run.
@@ -60,7 +59,7 @@ func (s *Supervisor) hold(r *run) {
 func (s *Supervisor) letGo(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.holders = max(r.holders-1, 0)
+	r.holders--
 	return r.holders == 0
 }
 

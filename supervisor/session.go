@@ -349,6 +349,9 @@ func (s *Supervisor) resumeSessions() {
 	for _, sess := range all {
 		s.watchBind(sess)
 		s.mu.Lock()
+		if sess.closed() && len(sess.live) == 0 {
+			s.hush(sess)
+		}
 		orphaned := sess.rec.Attached && !sess.closed()
 		s.mu.Unlock()
 		if orphaned {
