@@ -40,7 +40,7 @@ func (s *Supervisor) Acknowledge(ctx context.Context, name string, req wire.Ackn
 			o.rec.Delivery = handles.DeliveryDelivered
 			s.settled(sess, id)
 		} else {
-			o.rec.Batch, o.reader, o.again = "", nil, true
+			o.rec.Batch, o.reader = "", nil
 		}
 		commits = append(commits, s.writeRecord(&o.rec, kind, map[string]any{"batch": req.Batch, "session": sess.rec.Name}))
 	}

@@ -120,11 +120,21 @@ func (s *Supervisor) replay(spec wire.Start) error {
 }
 
 // replayed gives the first answer again, once there is one.
-func (s *Supervisor) replayed(ctx context.Context, p *replay) (*wire.Started, error) {
+func (s *Supervisor) replayed(ctx context.Context, p *replay, req wire.Start, who *Caller) (*wire.Started, error) {
 	if p.live != nil {
 		if err := p.live.awaitStarted(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if req.BackgroundMS != nil {
+		if who != nil {
+			defer s.claim(p.live, *who)()
+		}
+		a, err := s.inFront(ctx, p.live, p.id, millis(*req.BackgroundMS), who)
+		if a != nil {
+			a.Replayed = true
+		}
+		return a, err
 	}
 	rec, err := s.Show(ctx, string(p.id), "")
 	if err != nil {

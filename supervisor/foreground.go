@@ -21,7 +21,7 @@ func (s *Supervisor) Run(ctx context.Context, req wire.Start, who Caller, starte
 	if p := who.Process; p.PID != 0 && p.PID != pid() {
 		req.Owner = &handles.Exec{BootID: p.BootID, PID: p.PID, StartTicks: p.StartTicks}
 	}
-	a, err := s.start(ctx, req)
+	a, err := s.start(ctx, req, nil)
 	if err != nil {
 		return nil, err
 	}

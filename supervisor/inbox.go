@@ -18,8 +18,12 @@ import (
 type owed struct {
 	rec    handles.Record
 	reader *reader // who took it; nil: it waits
-	again  bool    // it was taken before
+	told   bool    // a reader was given it
+	again  bool    // and is given it once more
 }
+
+// give marks it as given to a reader.
+func (o *owed) give() { o.again, o.told = o.told, true }
 
 // A reader is who took a batch: a process, and one of its clients. Only it gets
 // the batch again while it lives.
@@ -55,9 +59,30 @@ func (sess *session) place() error {
 }
 
 // owe puts an end that is durable into the inbox. s.mu is held.
-func (s *Supervisor) owe(sess *session, rec handles.Record) {
-	sess.owed[rec.HandleID] = &owed{rec: rec}
+func (s *Supervisor) owe(r *run) {
+	o := &owed{rec: r.rec}
+	r.sess.owed[r.id] = o
 	s.owed++
+	if len(r.claims) > 0 { // somebody has waited for it: nobody else gets it while they live
+		s.take(r.sess, o, handles.NewBatchID(), r.claims[0])
+	}
+}
+
+// claim makes a caller the one who takes the end of a live run; release takes
+// that back.
+func (s *Supervisor) claim(r *run, who Caller) (release func()) {
+	if r == nil {
+		return func() {}
+	}
+	me := readerOf(who)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.claims = append(r.claims, me)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.claims = slices.DeleteFunc(r.claims, func(c *reader) bool { return c == me })
+	}
 }
 
 // settled takes an end out of the inbox. s.mu is held.
@@ -78,7 +103,7 @@ func (s *Supervisor) recoverOwed() error {
 		if err != nil {
 			return err
 		}
-		o := &owed{rec: *rec, again: rec.Batch != ""}
+		o := &owed{rec: *rec, told: rec.Batch != ""}
 		if rec.Batch != "" {
 			if o.reader, err = s.lastReader(row.ID); err != nil {
 				return err
@@ -220,10 +245,8 @@ func (s *Supervisor) takeNow(sess *session, most int, who Caller) (*wire.Batch, 
 	var commits []*journal.Commit
 	switch {
 	case id != "":
-		b.Redelivered = true
 		for _, o := range sess.owed {
 			if o.rec.Batch == id {
-				o.again = true
 				if !mine {
 					commits = append(commits, s.take(sess, o, id, me))
 				}
@@ -240,6 +263,12 @@ func (s *Supervisor) takeNow(sess *session, most int, who Caller) (*wire.Batch, 
 		}
 	default:
 		return b, nil
+	}
+	for _, o := range sess.owed {
+		if o.rec.Batch == id {
+			o.give()
+			b.Redelivered = b.Redelivered || o.again
+		}
 	}
 	b.Event, b.Batch = wire.CompletedKey, id
 	b.Completions = completions(sess.owed, func(o *owed) bool { return o.rec.Batch == id })
@@ -295,14 +324,13 @@ func (s *Supervisor) takeOne(id handles.ID, name string, who Caller) (batch stri
 	var commits []*journal.Commit
 	switch {
 	case o.rec.Batch != "" && o.reader != nil && *o.reader == *me:
-		o.again = true
 	case o.rec.Batch == "" || o.reader.free():
-		o.again = o.rec.Batch != ""
 		commits = append(commits, s.take(sess, o, handles.NewBatchID(), me))
 	default:
 		s.mu.Unlock()
 		return "", false, nil
 	}
+	o.give()
 	batch, again = o.rec.Batch, o.again
 	s.mu.Unlock()
 	return batch, again, committed(commits, "record what was taken")

@@ -36,7 +36,7 @@ func (s *Supervisor) leave(r *run) {
 	if r.rec.Status.Terminal() {
 		s.notifyRun(sess, wire.NoticeFinished, &r.rec)
 		if awaited(&r.rec) {
-			s.owe(sess, r.rec)
+			s.owe(r)
 		}
 	}
 	s.reserve()

@@ -71,9 +71,10 @@ type run struct {
 	seen    exitSeen
 	seq     int64 // observed_seq: the number at which the leader's end was seen
 	bell    chan struct{}
-	place   bool // it has a place in the inbox
-	drop    bool // its end is not delivered: its session was ended first
-	holders int  // callers that wait for a foreground run
+	place   bool      // it has a place in the inbox
+	drop    bool      // its end is not delivered: its session was ended first
+	claims  []*reader // who waits for its end and takes it, the first of them
+	holders int       // callers that wait for a foreground run
 }
 
 // exitSeen is how the leader ended and when that was seen.

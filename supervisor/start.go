@@ -22,10 +22,17 @@ import (
 // command. A key that was seen before gives the first answer again.
 func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, error) {
 	req.Foreground, req.Owner = false, nil
-	return s.start(ctx, req)
+	return s.start(ctx, req, nil)
 }
 
-func (s *Supervisor) start(ctx context.Context, req wire.Start) (*wire.Started, error) {
+// StartTake is Start for a caller that takes the end of the run out of the inbox
+// if it comes within the time in front: Batch is to be acknowledged then.
+func (s *Supervisor) StartTake(ctx context.Context, req wire.Start, who Caller) (*wire.Started, error) {
+	req.Foreground, req.Owner = false, nil
+	return s.start(ctx, req, &who)
+}
+
+func (s *Supervisor) start(ctx context.Context, req wire.Start, who *Caller) (*wire.Started, error) {
 	spec, err := check(req)
 	if err != nil {
 		return nil, err
@@ -33,16 +40,19 @@ func (s *Supervisor) start(ctx context.Context, req wire.Start) (*wire.Started, 
 	r, commit, err := s.admit(spec, "")
 	var again *replay
 	if errors.As(err, &again) {
-		return s.replayed(ctx, again)
+		return s.replayed(ctx, again, req, who)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if req.BackgroundMS != nil && who != nil {
+		defer s.claim(r, *who)() // before it can end
 	}
 	if err := s.launch(r, commit); err != nil {
 		return nil, err
 	}
 	if req.BackgroundMS != nil {
-		return s.inFront(ctx, r, millis(*req.BackgroundMS))
+		return s.inFront(ctx, r, r.id, millis(*req.BackgroundMS), who)
 	}
 	return envelope(r, r.atStart), nil
 }

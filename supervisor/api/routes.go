@@ -85,10 +85,16 @@ func post(a huma.API, path, id, summary string) huma.Operation {
 
 func (d *Door) starts(a huma.API) {
 	huma.Register(a, post(a, wire.PathHandles, "start", "Start a command in the background"),
-		func(ctx context.Context, in *struct{ Body wire.Start }) (*reply[wire.Started], error) {
+		func(ctx context.Context, in *struct {
+			From
+			Body wire.Start
+		}) (*reply[wire.Started], error) {
 			s, err := d.server()
 			if err != nil {
 				return nil, err
+			}
+			if in.Body.BackgroundMS != nil {
+				return answer(s.StartTake(ctx, in.Body, in.caller(ctx)))
 			}
 			return answer(s.Start(ctx, in.Body))
 		})

@@ -81,24 +81,26 @@ type Start struct {
 
 // Started answers a start: the envelope of design.md §7.
 type Started struct {
-	HandleID   handles.ID        `json:"handle_id"`
-	CommandID  handles.ID        `json:"command_id"`
-	StartedAt  time.Time         `json:"started_at"`
-	Status     handles.Status    `json:"status"`
-	Descriptor string            `json:"command_or_op_descriptor"`
-	Name       string            `json:"name,omitempty"`
-	SessionID  string            `json:"session_id"`
-	PID        int               `json:"pid,omitempty"`
-	GroupID    int               `json:"process_group_id,omitempty"`
-	Exec       *handles.Exec     `json:"exec_identity,omitempty"`
-	OutputPath string            `json:"output_path"`
-	StdoutPath string            `json:"stdout_path"`
-	StderrPath string            `json:"stderr_path"`
-	Sandbox    Sandbox           `json:"sandbox"`
-	Error      string            `json:"error,omitempty"`
-	SpawnError *handles.SpawnErr `json:"spawn_error,omitempty"`
-	Replayed   bool              `json:"replayed,omitempty"` // the idempotency key was known: this is the first answer again
-	Record     *handles.Record   `json:"record,omitempty"`   // with background_after: the run so far
+	HandleID    handles.ID        `json:"handle_id"`
+	CommandID   handles.ID        `json:"command_id"`
+	StartedAt   time.Time         `json:"started_at"`
+	Status      handles.Status    `json:"status"`
+	Descriptor  string            `json:"command_or_op_descriptor"`
+	Name        string            `json:"name,omitempty"`
+	SessionID   string            `json:"session_id"`
+	PID         int               `json:"pid,omitempty"`
+	GroupID     int               `json:"process_group_id,omitempty"`
+	Exec        *handles.Exec     `json:"exec_identity,omitempty"`
+	OutputPath  string            `json:"output_path"`
+	StdoutPath  string            `json:"stdout_path"`
+	StderrPath  string            `json:"stderr_path"`
+	Sandbox     Sandbox           `json:"sandbox"`
+	Error       string            `json:"error,omitempty"`
+	SpawnError  *handles.SpawnErr `json:"spawn_error,omitempty"`
+	Replayed    bool              `json:"replayed,omitempty"` // the idempotency key was known: this is the first answer again
+	Batch       string            `json:"batch,omitempty"`    // with background_after: the end was taken from the inbox in it: acknowledge it
+	Redelivered bool              `json:"redelivered,omitempty"`
+	Record      *handles.Record   `json:"record,omitempty"` // with background_after: the run so far
 }
 
 // Sandbox says honestly that there is none.
