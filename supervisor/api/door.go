@@ -37,6 +37,7 @@ type Backend interface {
 	Journal(ctx context.Context, after int64, ref string, limit int) ([]wire.JournalEntry, error)
 	CheckJournal(ctx context.Context) (journal.Report, error)
 	Index(ctx context.Context, ref, session string) ([]capture.Record, error)
+	CancelTake(ctx context.Context, ref, session string, req wire.Cancel, who supervisor.Caller) (*wire.Cancelled, error)
 	StartTake(ctx context.Context, req wire.Start, who supervisor.Caller) (*wire.Started, error)
 	WaitTake(ctx context.Context, ref, session string, timeout time.Duration, who supervisor.Caller) (*wire.Waited, error)
 	OpenSession(ctx context.Context, req wire.OpenSession, who supervisor.Caller) (*handles.Session, error)

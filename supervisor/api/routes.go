@@ -183,12 +183,16 @@ func (d *Door) waits(a huma.API) {
 func (d *Door) stops(a huma.API) {
 	huma.Register(a, post(a, wire.PathCancel, "cancel", "End a run and its whole tree; no error if it has ended"),
 		func(ctx context.Context, in *struct {
+			From
 			Ref
 			Body *wire.Cancel
 		}) (*reply[wire.Cancelled], error) {
 			s, err := d.server()
 			if err != nil {
 				return nil, err
+			}
+			if in.Body != nil && in.Body.Take {
+				return answer(s.CancelTake(ctx, in.H, in.Session, *in.Body, in.caller(ctx)))
 			}
 			return answer(s.Cancel(ctx, in.H, in.Session, or(in.Body)))
 		})

@@ -111,7 +111,7 @@ func (c *Client) Cancel(ctx context.Context, ref string, req wire.Cancel) (*wire
 	if err != nil {
 		return nil, err
 	}
-	return post[wire.Cancelled](ctx, c, freely, path.String(), req)
+	return call[wire.Cancelled](ctx, c, freely, c.signed(request{method: "POST", target: path.String(), kind: jsonKind, body: marshal(req)}))
 }
 
 // Restart ends a run and starts the same command as a new one.

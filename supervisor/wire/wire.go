@@ -161,13 +161,16 @@ type Cancel struct {
 	Signal       string `json:"signal,omitempty"`         // instead of the run's stop signal
 	WaitResultMS int64  `json:"wait_result_ms,omitempty"` // wait so long for the end; 0 = until it has ended
 	NoWait       bool   `json:"no_wait,omitempty"`        // answer once the stop is durable
+	Take         bool   `json:"take,omitempty"`           // take the end out of the inbox, if it is owed
 }
 
 // Cancelled answers a cancel.
 type Cancelled struct {
-	Cancelled bool            `json:"cancelled"` // this call ended the run and nothing of it is left
-	Stopping  bool            `json:"stopping,omitempty"`
-	Record    *handles.Record `json:"record"`
+	Cancelled   bool            `json:"cancelled"` // this call ended the run and nothing of it is left
+	Stopping    bool            `json:"stopping,omitempty"`
+	Batch       string          `json:"batch,omitempty"` // the end was taken from the inbox in it: acknowledge it
+	Redelivered bool            `json:"redelivered,omitempty"`
+	Record      *handles.Record `json:"record"`
 }
 
 // CancelByID is the body of PathCancelByID.
