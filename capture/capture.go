@@ -79,6 +79,9 @@ type Config struct {
 	Grown *Grow
 	// Quota limits the kept bytes of many logs together; nil = no such limit.
 	Quota *Quota
+	// Published, if not nil, is told of each piece of output that can be read,
+	// by who moves it: it must not wait.
+	Published func(src Source, from, to int64)
 	// Resume takes up the spools found in Dir instead of refusing them: for
 	// Attach after a restart.
 	Resume bool

@@ -198,6 +198,9 @@ func (s *Stream) publish(n int64) {
 	s.log.index.add(s.src, off, n, now)
 	s.total.Store(off + n)
 	s.log.keep(n)
+	if s.log.cfg.Published != nil {
+		s.log.cfg.Published(s.src, off, off+n)
+	}
 	if s.eager.Load() {
 		s.mu.Lock()
 		s.ring()

@@ -21,19 +21,28 @@ const (
 	CodePersistence  Code = "persistence_failed"   // the journal refused the write; nothing was done (73)
 	CodeForbidden    Code = "not_authorized"       // (73)
 	CodeUnsupported  Code = "unsupported_operation"
-	CodeSchemaNewer  Code = "schema_newer"    // the journal is of a newer procsup (73)
-	CodeNotOwner     Code = "not_owner"       // the state directory belongs to another user (73)
-	CodeLocked       Code = "locked"          // another daemon uses the state directory (73)
-	CodeUnknown      Code = "outcome_unknown" // the answer was lost: it may have happened (125)
-	CodeInternal     Code = "internal"        // (125)
+	CodeSchemaNewer  Code = "schema_newer"         // the journal is of a newer procsup (73)
+	CodeNotOwner     Code = "not_owner"            // the state directory belongs to another user (73)
+	CodeLocked       Code = "locked"               // another daemon uses the state directory (73)
+	CodeBusy         Code = "busy_session"         // the session has an active parent run (73)
+	CodeClosed       Code = "session_closed"       // the session takes no new work (73)
+	CodeInboxFull    Code = "inbox_full"           // no place for one more end that would be owed (73)
+	CodeScope        Code = "scope_cancelled"      // (73)
+	CodeTaken        Code = "events_already_taken" // (73)
+	CodeConfig       Code = "config_error"         // a continuation carries nothing but what is owed (64)
+	CodeTimeout      Code = "shutdown_timeout"     // something was not ended in time (75)
+	CodeOwed         Code = "results_owed"         // a shutdown that wants nothing owed was refused (73)
+	CodeUnknown      Code = "outcome_unknown"      // the answer was lost: it may have happened (125)
+	CodeInternal     Code = "internal"             // (125)
 )
 
 // An Error is what crosses the socket when something failed.
 type Error struct {
 	Code    Code   `json:"error"`
-	Message string `json:"message"`        // what failed and why
-	ID      string `json:"id,omitempty"`   // on which handle or path
-	Hint    string `json:"hint,omitempty"` // what to do
+	Message string `json:"message"`                 // what failed and why
+	ID      string `json:"id,omitempty"`            // on which handle or path
+	Hint    string `json:"hint,omitempty"`          // what to do
+	Active  ID     `json:"active_run_id,omitempty"` // busy_session: the parent run
 }
 
 func (e *Error) Error() string {
@@ -68,5 +77,10 @@ var (
 	ErrSchemaNewer    = &Error{Code: CodeSchemaNewer}
 	ErrNotOwner       = &Error{Code: CodeNotOwner}
 	ErrLocked         = &Error{Code: CodeLocked}
+	ErrBusy           = &Error{Code: CodeBusy}
+	ErrClosed         = &Error{Code: CodeClosed}
+	ErrInboxFull      = &Error{Code: CodeInboxFull}
+	ErrScope          = &Error{Code: CodeScope}
+	ErrForbidden      = &Error{Code: CodeForbidden}
 	ErrOutcomeUnknown = &Error{Code: CodeUnknown}
 )

@@ -14,6 +14,8 @@ import (
 const (
 	CommandPrefix = "hto-"
 	FilePrefix    = "hso-"
+	batchPrefix   = "bat-"
+	sessionPrefix = "ses-"
 )
 
 // An ID names one run of one command: CommandPrefix and a ULID. It sorts by
@@ -24,11 +26,19 @@ type ID string
 // random ones, written as a ULID (github.com/ulid/spec). It is written out here
 // because the usual package brings crypto/rand, math/big and database/sql with
 // it, which costs every `procsup run` some 0.15 ms of start-up.
-func NewID() ID {
+func NewID() ID { return ID(CommandPrefix + newULID()) }
+
+// NewBatchID makes an id for a batch of an inbox.
+func NewBatchID() string { return batchPrefix + newULID() }
+
+// NewSessionName makes a name for a session that was given none.
+func NewSessionName() string { return sessionPrefix + newULID() }
+
+func newULID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
 	platform.Random(b[6:])
-	return ID(CommandPrefix + encodeULID(b))
+	return encodeULID(b)
 }
 
 // encodeULID writes 16 bytes as 26 characters.

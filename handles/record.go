@@ -12,6 +12,7 @@ type Record struct {
 	SessionID  string    `json:"session_id,omitempty"`
 	Parent     string    `json:"parent,omitempty"` // the enclosing run, as PROCSUP_RUN names it
 	Command    []string  `json:"command"`
+	Tag        string    `json:"tag,omitempty"`            // command, test, build
 	Descriptor string    `json:"command_or_op_descriptor"` // the command as one line for people
 	Dir        string    `json:"dir"`
 	Status     Status    `json:"status"`
@@ -27,9 +28,11 @@ type Record struct {
 	ExecIdentity *Exec     `json:"exec_identity,omitempty"`
 	Liveness     string    `json:"liveness"` // live, exited, unverifiable
 	Containment  string    `json:"containment"`
-	Lease        string    `json:"lease,omitempty"` // awaited, service
-	Lifetime     string    `json:"lifetime"`        // scope, session
-	Delivery     string    `json:"delivery"`
+	Lease        string    `json:"lease,omitempty"`          // awaited, service
+	Lifetime     string    `json:"lifetime"`                 // scope, session
+	Delivery     string    `json:"delivery"`                 // pending, delivered, dropped, not_applicable
+	Batch        string    `json:"delivery_batch,omitempty"` // in which its end was taken
+	Scope        string    `json:"scope,omitempty"`
 	StartedAt    time.Time `json:"started_at"`
 	EndedAt      time.Time `json:"ended_at,omitzero"`
 	DurationMS   int64     `json:"duration_ms"` // by the monotonic clock
@@ -37,6 +40,7 @@ type Record struct {
 	Stop     *Stop   `json:"stop,omitempty"`
 	Ending   string  `json:"ending,omitempty"`   // interrupted (a person's stop), failed (any other), empty (its own)
 	Graceful bool    `json:"graceful"`           // exit 0 after our signal
+	Events   *Events `json:"events,omitempty"`   // null where none are made
 	Output   *Output `json:"output,omitempty"`   // null when streams were inherited
 	Stdout   *Text   `json:"stdout,omitempty"`   // head and tail, where asked for
 	Stderr   *Text   `json:"stderr,omitempty"`   //
@@ -67,6 +71,12 @@ type Stop struct {
 	Reason string `json:"reason"`
 	Seq    int64  `json:"seq,omitempty"`
 	Answer string `json:"answer"` // took, refused, unconfirmed, nothing_running
+}
+
+// Events counts what was told of a run while it went on.
+type Events struct {
+	Total   int64 `json:"total"`
+	Dropped int64 `json:"dropped"` // gone before the receiver read them, or there was none
 }
 
 // Output says where captured bytes are and whether they are all there.

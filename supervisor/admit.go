@@ -14,6 +14,9 @@ import (
 	"procsup/supervisor/wire"
 )
 
+// maxEvents bounds what is kept of one run for a slow receiver.
+const maxEvents = 1 << 16
+
 // Leases: whether the end of a run is owed to its session.
 const (
 	LeaseAwaited = "awaited"
@@ -115,6 +118,17 @@ func checkNumbers(req wire.Start) error {
 	}{{"grace_ms", req.GraceMS}, {"background_after_ms", req.BackgroundMS}} {
 		if n.v != nil && *n.v < 0 {
 			return invalid(n.field, "%d is negative", *n.v)
+		}
+	}
+	if req.Events < 0 || req.Events > maxEvents {
+		return invalid("events", "%d is not from 1 to %d", req.Events, maxEvents)
+	}
+	if len(req.NotifyMatch) > 16 {
+		return invalid("notify_match", "%d patterns, at most 16", len(req.NotifyMatch))
+	}
+	for _, p := range req.NotifyMatch {
+		if p == "" {
+			return invalid("notify_match", "a pattern is empty")
 		}
 	}
 	if req.Umask != nil && (*req.Umask < 0 || *req.Umask > 0o777) {

@@ -240,7 +240,7 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 			return nil, err
 		}
 	}
-	spec.Idempotency = ""
+	spec.Idempotency, spec.Foreground, spec.Owner = "", false, nil
 	again, commit, err := s.admit(spec, string(id))
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"procsup/pgroup"
 	"procsup/supervisor/journal"
 	"procsup/supervisor/outcome"
+	"procsup/supervisor/wire"
 )
 
 // A decision is a wish to stop a run.
@@ -84,6 +85,7 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	}
 	st.durable = s.write(r, "stop", map[string]any{"stop": row})
 	r.ring()
+	r.event(wire.Event{Kind: wire.EventStopping, Status: handles.Stopping})
 	wake(r.kick)
 	return st, true
 }

@@ -16,19 +16,9 @@ import (
 
 // batch is the entry and the projections of one change of a run. Every entry
 // carries the whole record, so that projections can be rebuilt.
-func batch(r *run, kind string, seq int64, more map[string]any) journal.Batch {
-	rec, err := json.Marshal(r.rec)
-	if err != nil {
-		panic("marshal record: " + err.Error()) // plain data
-	}
-	body := map[string]any{"record": json.RawMessage(rec)}
-	for k, v := range more {
-		body[k] = v
-	}
-	row := journal.Run{
-		ID: string(r.id), Session: r.spec.Session, Name: r.spec.Name, Status: string(r.rec.Status), Live: !r.rec.Status.Terminal(),
-		Created: r.created, Revision: r.rec.Revision, Seq: seq, Record: rec,
-	}
+func batch(r *run, kind string, more map[string]any) journal.Batch {
+	row, body := projection(&r.rec, more)
+	row.Created = r.created
 	b := journal.Batch{Must: kind != "admitted"} // what has happened is recorded; only new work may be refused
 	if kind == "admitted" {
 		row.Spec = specJSON(r.spec)
@@ -38,11 +28,39 @@ func batch(r *run, kind string, seq int64, more map[string]any) journal.Batch {
 			body["key"] = b.Keys[0]
 		}
 	}
+	return entered(b, row, kind, body)
+}
+
+// recordBatch is batch for a run that has ended.
+func recordBatch(rec *handles.Record, kind string, more map[string]any) journal.Batch {
+	row, body := projection(rec, more)
+	return entered(journal.Batch{Must: true}, row, kind, body)
+}
+
+// projection is the row of a record, and the body of its entry.
+func projection(r *handles.Record, more map[string]any) (journal.Run, map[string]any) {
+	rec, err := json.Marshal(r)
+	if err != nil {
+		panic("marshal record: " + err.Error()) // plain data
+	}
+	body := map[string]any{"record": json.RawMessage(rec)}
+	for k, v := range more {
+		body[k] = v
+	}
+	live := !r.Status.Terminal()
+	return journal.Run{
+		ID: string(r.HandleID), Session: r.SessionID, Name: r.Name, Status: string(r.Status), Live: live,
+		Revision: r.Revision, Seq: r.Seq, Record: rec, Owed: !live && awaited(r),
+	}, body
+}
+
+// entered completes a batch of one entry.
+func entered(b journal.Batch, row journal.Run, kind string, body map[string]any) journal.Batch {
 	text, err := json.Marshal(body)
 	if err != nil {
 		panic("marshal entry: " + err.Error()) // plain data
 	}
-	b.Entries = []journal.Entry{{Seq: seq, At: time.Now().UTC(), Kind: kind, Run: string(r.id), Body: text}}
+	b.Entries = []journal.Entry{{Seq: row.Seq, At: time.Now().UTC(), Kind: kind, Run: row.ID, Body: text}}
 	b.Runs = []journal.Run{row}
 	return b
 }
@@ -102,11 +120,21 @@ func (s *Supervisor) replay(spec wire.Start) error {
 }
 
 // replayed gives the first answer again, once there is one.
-func (s *Supervisor) replayed(ctx context.Context, p *replay) (*wire.Started, error) {
+func (s *Supervisor) replayed(ctx context.Context, p *replay, req wire.Start, who *Caller) (*wire.Started, error) {
 	if p.live != nil {
 		if err := p.live.awaitStarted(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if req.BackgroundMS != nil {
+		if who != nil {
+			defer s.claim(p.live, *who)()
+		}
+		a, err := s.inFront(ctx, p.live, p.id, millis(*req.BackgroundMS), who)
+		if a != nil {
+			a.Replayed = true
+		}
+		return a, err
 	}
 	rec, err := s.Show(ctx, string(p.id), "")
 	if err != nil {

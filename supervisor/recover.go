@@ -72,8 +72,13 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRun(s, handles.ID(row.ID), startOf(row))
+	spec := startOf(row)
+	s.mu.Lock()
+	sess := s.session(spec.Session)
+	s.mu.Unlock()
+	r := newRun(s, handles.ID(row.ID), spec, sess)
 	r.rec, r.created = *rec, row.Created
+	r.drop = rec.Cause == handles.CauseSession || rec.Cause == handles.CauseShutdown && sess.closed()
 	if rec.Stop != nil { // decided before the crash: it goes on
 		r.stop = &stop{
 			decision: decision{kind: "recovered", cause: rec.Cause, by: rec.Stop.By, reason: rec.Stop.Reason, ladder: ladder(r.spec)},
@@ -83,8 +88,7 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runs[r.id] = r
-	s.per[r.spec.Session]++
+	s.join(r)
 	if r.spec.Name != "" {
 		s.names[r.key] = r
 	}
@@ -130,6 +134,10 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 	}
 	r.phase = running
 	s.mu.Unlock()
+	s.watchOwner(r)
+	if r.log != nil {
+		s.watchMatches(r)
+	}
 	if commit != nil {
 		if err := commit.Wait(); err != nil {
 			s.log.Error("record spawn", "id", r.id, "err", err)
@@ -157,7 +165,7 @@ func (s *Supervisor) Found(id string, pid int, startTicks uint64) {
 
 // reattach goes on capturing where the last supervisor stopped.
 func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
-	cfg := s.captureConfig(r.id, r.spec)
+	cfg := s.captureConfig(r)
 	cfg.Resume = true
 	if r.log, err = capture.Open(cfg); err != nil {
 		closeAll(pipes)
@@ -269,6 +277,9 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 	}()
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
+	if r.spec.Foreground {
+		s.ownerGone(r, "keeper and supervisor were both killed, and with them what its caller held")
+	}
 }
 
 // lose ends a run whose outcome is unknown.
@@ -291,6 +302,7 @@ func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
 		stop.Answer = "unconfirmed"
 		r.rec.Stop = &stop
 	}
+	r.rec.Events = r.counted()
 	commit := s.write(r, "ended", nil)
 	s.mu.Unlock()
 	if err := commit.Wait(); err != nil {

@@ -19,7 +19,9 @@ type watched struct {
 	waiting chan struct{}
 }
 
-func watch(t *testing.T) *watched { return &watched{Context: t.Context(), waiting: make(chan struct{})} }
+func watch(t *testing.T) *watched {
+	return &watched{Context: t.Context(), waiting: make(chan struct{})}
+}
 
 func (w *watched) Done() <-chan struct{} {
 	w.once.Do(func() { close(w.waiting) })

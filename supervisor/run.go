@@ -41,6 +41,7 @@ type run struct {
 	id   handles.ID
 	spec wire.Start
 	key  nameKey
+	sess *session
 
 	generation int   // of the supervisor that admitted it or took it up
 	created    int64 // ms since 1970, for the order of lists
@@ -57,6 +58,9 @@ type run struct {
 	inMu  sync.Mutex
 	stdin *os.File // our end of its stdin; nil: none, or closed
 
+	evMu   sync.Mutex // makes the order of events
+	events *handles.Ring[wire.Event]
+
 	atStart handles.Record // as it was when the start was answered
 
 	// Guarded by s.mu.
@@ -68,6 +72,10 @@ type run struct {
 	seen         exitSeen
 	seq          int64 // observed_seq: the number at which the leader's end was seen
 	bell         chan struct{}
+	place        bool      // it has a place in the inbox
+	drop         bool      // its end is not delivered: its session was ended first
+	claims       []*reader // who waits for its end and takes it, the first of them
+	holders      int       // callers that wait for a foreground run
 }
 
 // exitSeen is how the leader ended and when that was seen.
@@ -78,9 +86,13 @@ type exitSeen struct {
 	lost  string // why the ending is unknown, "" = it is known
 }
 
-func newRun(s *Supervisor, id handles.ID, spec wire.Start) *run {
+func newRun(s *Supervisor, id handles.ID, spec wire.Start, sess *session) *run {
+	n := spec.Events
+	if n == 0 {
+		n = wire.EventRing
+	}
 	return &run{
-		s: s, id: id, spec: spec, generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
+		s: s, id: id, spec: spec, sess: sess, events: handles.NewRing[wire.Event](n), generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
 		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), marked: make(chan struct{}), bell: make(chan struct{}),
 	}
 }
@@ -218,6 +230,7 @@ func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 	if r.log != nil {
 		r.rec.Output = r.output(complete)
 	}
+	r.rec.Events = r.counted()
 	commit := s.write(r, "ended", map[string]any{"observed_seq": r.seq})
 	s.mu.Unlock()
 	if err := commit.Wait(); err != nil {
@@ -268,12 +281,11 @@ func (s *Supervisor) forget(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.phase = ended
-	delete(s.runs, r.id)
-	s.journal.SetReserve(int64(len(s.runs)) * journal.ReservePerRun)
-	s.unname(r)
-	s.per[r.spec.Session]--
+	s.leave(r)
 	r.ring()
 	close(r.over)
+	r.event(wire.Event{Kind: wire.EventEnded, Status: r.rec.Status})
+	r.events.Close()
 }
 
 // unname frees the name for another run. s.mu is held.
@@ -286,9 +298,19 @@ func (s *Supervisor) unname(r *run) {
 // write appends an entry with the record as it is now. s.mu is held, which
 // makes the order. The answer is to be waited for without it.
 func (s *Supervisor) write(r *run, kind string, more map[string]any) *journal.Commit {
+	if kind == "ended" && r.drop && awaited(&r.rec) {
+		r.rec.Delivery = handles.DeliveryDropped
+	}
 	r.rec.Revision++
 	r.rec.Seq = s.next()
-	return s.journal.Submit(batch(r, kind, r.rec.Seq, more))
+	return s.journal.Submit(batch(r, kind, more))
+}
+
+// writeRecord is write of a run that has ended.
+func (s *Supervisor) writeRecord(rec *handles.Record, kind string, more map[string]any) *journal.Commit {
+	rec.Revision++
+	rec.Seq = s.next()
+	return s.journal.Submit(recordBatch(rec, kind, more))
 }
 
 func wake(c chan struct{}) {

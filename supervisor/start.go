@@ -21,6 +21,18 @@ import (
 // failed to start, and both are durable. The context bounds the call, not the
 // command. A key that was seen before gives the first answer again.
 func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, error) {
+	req.Foreground, req.Owner = false, nil
+	return s.start(ctx, req, nil)
+}
+
+// StartTake is Start for a caller that takes the end of the run out of the inbox
+// if it comes within the time in front: Batch is to be acknowledged then.
+func (s *Supervisor) StartTake(ctx context.Context, req wire.Start, who Caller) (*wire.Started, error) {
+	req.Foreground, req.Owner = false, nil
+	return s.start(ctx, req, &who)
+}
+
+func (s *Supervisor) start(ctx context.Context, req wire.Start, who *Caller) (*wire.Started, error) {
 	spec, err := check(req)
 	if err != nil {
 		return nil, err
@@ -28,16 +40,19 @@ func (s *Supervisor) Start(ctx context.Context, req wire.Start) (*wire.Started, 
 	r, commit, err := s.admit(spec, "")
 	var again *replay
 	if errors.As(err, &again) {
-		return s.replayed(ctx, again)
+		return s.replayed(ctx, again, req, who)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if req.BackgroundMS != nil && who != nil {
+		defer s.claim(r, *who)() // before it can end
 	}
 	if err := s.launch(r, commit); err != nil {
 		return nil, err
 	}
 	if req.BackgroundMS != nil {
-		return s.inFront(ctx, r, millis(*req.BackgroundMS))
+		return s.inFront(ctx, r, r.id, millis(*req.BackgroundMS), who)
 	}
 	return envelope(r, r.atStart), nil
 }
@@ -51,21 +66,32 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 		return nil, nil, err
 	}
 	if s.closing || s.draining {
-		return nil, nil, &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
+		return nil, nil, drainingError()
 	}
-	if err := s.room(spec); err != nil {
+	sess, err := s.open(spec.Session)
+	if err != nil {
 		return nil, nil, err
 	}
-	r := newRun(s, handles.NewID(), spec)
+	if err := s.room(sess, spec); err != nil {
+		return nil, nil, err
+	}
+	if !sess.stored {
+		s.writeSession(sess, "session_open", false) // committed with or before the run
+	}
+	r := newRun(s, handles.NewID(), spec, sess)
 	r.rec = handles.Record{
-		HandleID: r.id, Kind: "handle", Name: spec.Name, SessionID: spec.Session, Parent: parent,
+		HandleID: r.id, Kind: "handle", Name: spec.Name, Tag: spec.Tag, Scope: spec.Scope, SessionID: spec.Session, Parent: parent,
 		Command: spec.Command, Descriptor: strings.Join(spec.Command, " "), Dir: spec.Dir,
 		Status: handles.Starting, Liveness: string(platform.Unverifiable), Lease: spec.Lease, Lifetime: "session",
-		Delivery: "not_applicable", StartedAt: time.Now().UTC(), Cleanup: outcome.NoCleanup(),
+		Delivery: handles.DeliveryNone, StartedAt: time.Now().UTC(), Cleanup: outcome.NoCleanup(),
 	}
-	s.runs[r.id] = r
-	s.per[spec.Session]++
-	s.journal.SetReserve(int64(len(s.runs)) * journal.ReservePerRun) // room for its end
+	switch {
+	case spec.Foreground:
+		r.rec.Kind, r.rec.Lifetime, r.rec.Lease = "run", "scope", ""
+	case spec.Lease == LeaseAwaited:
+		r.rec.Delivery = handles.DeliveryPending
+	}
+	s.join(r)
 	if spec.Name != "" {
 		s.names[r.key] = r
 	}
@@ -76,11 +102,22 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 }
 
 // room refuses what there is no place for, before anything is started.
-func (s *Supervisor) room(spec wire.Start) error {
+func (s *Supervisor) room(sess *session, spec wire.Start) error {
+	if err := sess.inScope(spec.Scope); err != nil {
+		return err
+	}
+	if spec.Foreground && sess.parent != nil {
+		return busyError(sess)
+	}
+	if !spec.Foreground && spec.Lease == LeaseAwaited {
+		if err := sess.place(); err != nil {
+			return err
+		}
+	}
 	if other := s.names[nameKey{spec.Session, spec.Name}]; spec.Name != "" && other != nil {
 		return &handles.Error{Code: handles.CodeNameTaken, ID: string(other.id), Message: fmt.Sprintf("the name %s is taken by %s, which still runs", spec.Name, other.id), Hint: "cancel it, or use another name"}
 	}
-	if n := s.per[spec.Session]; n >= s.cfg.SessionLive {
+	if n := len(sess.live); n >= s.cfg.SessionLive {
 		return &handles.Error{Code: handles.CodeFull, ID: spec.Session, Message: fmt.Sprintf("session %s has %d live handles, which is its limit", spec.Session, n), Hint: "cancel some, or start the daemon with a higher --session-limit"}
 	}
 	return s.limits.admit(len(s.runs))
@@ -111,7 +148,11 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	commit := s.write(r, "spawned", nil)
 	r.atStart = r.rec
 	r.ring()
+	s.notifyRun(r.sess, wire.NoticeStarted, &r.rec)
 	s.mu.Unlock()
+	r.event(wire.Event{Kind: wire.EventStarted, Status: handles.Running})
+	s.watchOwner(r)
+	s.watchMatches(r)
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
 	if err := commit.Wait(); err != nil {
@@ -141,7 +182,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		return nil, outcome.Fail(outcome.ExitProcsup, step, err, path, "start %s: %s %s: %v", name, step, path, err)
 	}
 	var err error
-	if r.log, err = capture.Open(s.captureConfig(r.id, r.spec)); err != nil {
+	if r.log, err = capture.Open(s.captureConfig(r)); err != nil {
 		return fail("capture", s.dir(r.id), err)
 	}
 	p = &plumbing{}
@@ -187,8 +228,12 @@ func (r *run) sources() []capture.Source {
 	return []capture.Source{capture.Stdout, capture.Stderr}
 }
 
-func (s *Supervisor) captureConfig(id handles.ID, spec wire.Start) capture.Config {
-	return capture.Config{Dir: s.dir(id), MaxOutput: spec.MaxOutput, Grown: s.grow, Quota: s.quota}
+func (s *Supervisor) captureConfig(r *run) capture.Config {
+	return capture.Config{Dir: s.dir(r.id), MaxOutput: r.spec.MaxOutput, Grown: s.grow, Quota: s.quota, Published: r.captured}
+}
+
+func drainingError() error {
+	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
 }
 
 func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
@@ -283,6 +328,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 	if r.log != nil {
 		r.rec.Output = r.output(true)
 	}
+	r.rec.Events = r.counted()
 	commit := s.write(r, "ended", nil)
 	r.atStart = r.rec
 	s.mu.Unlock()

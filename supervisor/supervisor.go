@@ -85,8 +85,10 @@ type Supervisor struct {
 	runs     map[handles.ID]*run
 	names    map[nameKey]*run
 	keys     map[string]*run // idempotency keys of starts under way
-	per      map[string]int  // live handles of each session
-	draining bool            // no new work
+	sessions map[string]*session
+	readers  map[handles.Exec]bool // processes that read inboxes and are watched
+	owed     int                   // ends in all inboxes
+	draining bool                  // no new work
 	closing  bool
 }
 
@@ -99,7 +101,8 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	cfg = cfg.withDefaults()
 	s := &Supervisor{
 		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8),
-		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{}, per: map[string]int{},
+		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{},
+		sessions: map[string]*session{}, readers: map[handles.Exec]bool{},
 	}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "handles"), 0o700); err != nil {
 		return nil, fmt.Errorf("open state %s: %w", cfg.Dir, err)
@@ -128,11 +131,16 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if s.sub, err = pgroup.BecomeSubreaper(cfg.Exclusive); err != nil {
 		s.log.Warn("not a subreaper", "err", err)
 	}
-	if err := s.recover(ctx); err != nil {
+	err = s.recoverSessions()
+	if err == nil {
+		err = s.recover(ctx)
+	}
+	if err != nil {
 		s.journal.Close()
 		s.unlock()
 		return nil, err
 	}
+	s.resumeSessions()
 	if s.cfg.Retention > 0 {
 		s.chores.Add(1)
 		go s.retain(time.Tick(retentionRound)) // ends with life; Close waits for it

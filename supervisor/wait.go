@@ -53,6 +53,26 @@ func (s *Supervisor) Wait(ctx context.Context, ref, session string, timeout time
 	return w, nil
 }
 
+// WaitTake is Wait that takes the end out of the inbox of the session that it is
+// owed to, if it is and no other living reader has it: Batch is to be
+// acknowledged then.
+func (s *Supervisor) WaitTake(ctx context.Context, ref, session string, timeout time.Duration, who Caller) (*wire.Waited, error) {
+	r, id, err := s.find(ref, session)
+	if err != nil {
+		return nil, err
+	}
+	release := s.claim(r, who)
+	w, err := s.Wait(ctx, string(id), session, timeout)
+	release()
+	if err != nil || !w.Record.Status.Terminal() || !awaited(w.Record) {
+		return w, err
+	}
+	if w.Batch, w.Redelivered, err = s.takeOne(w.Record.HandleID, w.Record.SessionID, who); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
 func waitStatus(s handles.Status) string {
 	switch {
 	case s == handles.Completed:
@@ -71,23 +91,28 @@ func (s *Supervisor) live(id handles.ID) *run {
 
 // inFront waits at most d for the end of a run that was started in front, and
 // answers with what there is.
-func (s *Supervisor) inFront(ctx context.Context, r *run, d time.Duration) (*wire.Started, error) {
+func (s *Supervisor) inFront(ctx context.Context, r *run, id handles.ID, d time.Duration, who *Caller) (*wire.Started, error) {
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
-	select {
-	case <-r.over:
-	case <-timeout.C:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if r != nil { // else it has ended
+		select {
+		case <-r.over:
+		case <-timeout.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	rec, err := s.record(s.live(r.id), r.id)
+	rec, err := s.record(s.live(id), id)
 	if err != nil {
 		return nil, err
 	}
-	s.inline(rec, r.id)
-	a := started(*rec, s.dir(r.id))
+	s.inline(rec, id)
+	a := started(*rec, s.dir(id))
 	a.Record = rec
-	return a, nil
+	if who != nil && rec.Status.Terminal() && awaited(rec) {
+		a.Batch, a.Redelivered, err = s.takeOne(id, rec.SessionID, *who)
+	}
+	return a, err
 }
 
 // WaitOutput answers when a pattern was written, when the run has ended

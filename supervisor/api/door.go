@@ -37,6 +37,30 @@ type Backend interface {
 	Journal(ctx context.Context, after int64, ref string, limit int) ([]wire.JournalEntry, error)
 	CheckJournal(ctx context.Context) (journal.Report, error)
 	Index(ctx context.Context, ref, session string) ([]capture.Record, error)
+	CancelTake(ctx context.Context, ref, session string, req wire.Cancel, who supervisor.Caller) (*wire.Cancelled, error)
+	StartTake(ctx context.Context, req wire.Start, who supervisor.Caller) (*wire.Started, error)
+	WaitTake(ctx context.Context, ref, session string, timeout time.Duration, who supervisor.Caller) (*wire.Waited, error)
+	OpenSession(ctx context.Context, req wire.OpenSession, who supervisor.Caller) (*handles.Session, error)
+	Attach(ctx context.Context, req wire.OpenSession, who supervisor.Caller, opened func(*handles.Session) error) error
+	Sessions(ctx context.Context, all bool) (*wire.SessionList, error)
+	Session(ctx context.Context, name string) (*handles.Session, error)
+	CloseSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
+	ClearSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
+	ResetSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
+	ShutdownSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
+	DeleteSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
+	MayStop(who supervisor.Caller) error
+	OpenScope(ctx context.Context, name string, req handles.Scope) (*handles.Scope, error)
+	Scopes(ctx context.Context, name string) (*wire.Scopes, error)
+	CancelScope(ctx context.Context, name, scope string, req wire.EndSession) (*wire.ScopeReport, error)
+	Pending(ctx context.Context, name string, items bool) (*wire.Pending, error)
+	Take(ctx context.Context, name string, req wire.Take, who supervisor.Caller) (*wire.Batch, error)
+	Acknowledge(ctx context.Context, name string, req wire.Acknowledge) (*wire.Acknowledged, error)
+	Deliveries(ctx context.Context, name string, limit int) (*wire.Deliveries, error)
+	Idle(ctx context.Context, name string, wait time.Duration, expect []handles.ID) (*wire.Idle, error)
+	Notices(ctx context.Context, name string, since int64, each func(wire.Notice) error) error
+	Events(ctx context.Context, ref, session string, take bool, each func(wire.Event) error) error
+	Run(ctx context.Context, req wire.Start, who supervisor.Caller, started func(*wire.Started) error) (*handles.Record, error)
 	Output(ctx context.Context, ref, session string, want supervisor.OutputRange, w io.Writer, gap func(capture.Range)) error
 }
 
@@ -121,7 +145,7 @@ func (d *Door) known(w http.ResponseWriter, r *http.Request) *failure {
 		Hint:    "GET " + wire.PathOpenAPI + " lists them",
 	}, status: http.StatusNotFound}
 	var allow []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		other := *r
 		other.Method = method
 		if _, pattern := d.mux.Handler(&other); pattern != "" && clean {

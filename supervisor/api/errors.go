@@ -29,6 +29,13 @@ var statusOf = map[handles.Code]int{
 	handles.CodeUnsupported:  http.StatusNotImplemented,
 	handles.CodeNotOwner:     http.StatusForbidden,
 	handles.CodeLocked:       http.StatusLocked,
+	handles.CodeBusy:         http.StatusConflict,
+	handles.CodeClosed:       http.StatusGone,
+	handles.CodeInboxFull:    http.StatusTooManyRequests,
+	handles.CodeScope:        http.StatusConflict,
+	handles.CodeTaken:        http.StatusConflict,
+	handles.CodeOwed:         http.StatusConflict,
+	handles.CodeConfig:       http.StatusBadRequest,
 }
 
 // A failure is an error on its way to the client: the body is a handles.Error,

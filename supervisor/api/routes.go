@@ -40,6 +40,9 @@ func routes(d *Door) (*http.ServeMux, []byte) {
 	d.inputs(a)
 	d.output(a)
 	d.journal(a)
+	d.sessions(a)
+	d.inbox(a)
+	d.streams(a)
 	doc := document(a)
 	mux.HandleFunc("GET "+wire.PathOpenAPI, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
@@ -84,10 +87,16 @@ func post(a huma.API, path, id, summary string) huma.Operation {
 
 func (d *Door) starts(a huma.API) {
 	huma.Register(a, post(a, wire.PathHandles, "start", "Start a command in the background"),
-		func(ctx context.Context, in *struct{ Body wire.Start }) (*reply[wire.Started], error) {
+		func(ctx context.Context, in *struct {
+			From
+			Body wire.Start
+		}) (*reply[wire.Started], error) {
 			s, err := d.server()
 			if err != nil {
 				return nil, err
+			}
+			if in.Body.BackgroundMS != nil {
+				return answer(s.StartTake(ctx, in.Body, in.caller(ctx)))
 			}
 			return answer(s.Start(ctx, in.Body))
 		})
@@ -147,11 +156,16 @@ func (d *Door) waits(a huma.API) {
 	huma.Register(a, get(a, wire.PathWait, "wait", "Answer when a run has ended; cancels nothing"),
 		func(ctx context.Context, in *struct {
 			Ref
+			From
 			TimeoutMS int64 `query:"timeout_ms" doc:"0 = wait for ever; negative = do not wait"`
+			Take      bool  `query:"take" doc:"take the end out of the inbox, if it is owed; acknowledge the batch in the answer"`
 		}) (*reply[wire.Waited], error) {
 			s, err := d.server()
 			if err != nil {
 				return nil, err
+			}
+			if in.Take {
+				return answer(s.WaitTake(ctx, in.H, in.Session, time.Duration(in.TimeoutMS)*time.Millisecond, in.caller(ctx)))
 			}
 			return answer(s.Wait(ctx, in.H, in.Session, time.Duration(in.TimeoutMS)*time.Millisecond))
 		})
@@ -171,12 +185,16 @@ func (d *Door) waits(a huma.API) {
 func (d *Door) stops(a huma.API) {
 	huma.Register(a, post(a, wire.PathCancel, "cancel", "End a run and its whole tree; no error if it has ended"),
 		func(ctx context.Context, in *struct {
+			From
 			Ref
 			Body *wire.Cancel
 		}) (*reply[wire.Cancelled], error) {
 			s, err := d.server()
 			if err != nil {
 				return nil, err
+			}
+			if in.Body != nil && in.Body.Take {
+				return answer(s.CancelTake(ctx, in.H, in.Session, *in.Body, in.caller(ctx)))
 			}
 			return answer(s.Cancel(ctx, in.H, in.Session, or(in.Body)))
 		})
@@ -192,10 +210,16 @@ func (d *Door) stops(a huma.API) {
 			return answer(s.Cancel(ctx, in.Body.HandleID, in.Session, in.Body.Cancel))
 		})
 	huma.Register(a, post(a, wire.PathShutdown, "shutdown", "End the daemon, or with replace restart it; answered before it is done"),
-		func(ctx context.Context, in *struct{ Body *wire.Shutdown }) (*reply[wire.Accepted], error) {
+		func(ctx context.Context, in *struct {
+			From
+			Body *wire.Shutdown
+		}) (*reply[wire.Accepted], error) {
 			s, err := d.server()
+			if err == nil {
+				err = s.MayStop(in.caller(ctx))
+			}
 			if err != nil {
-				return nil, err
+				return nil, fail(err)
 			}
 			hello, err := s.Hello(ctx)
 			if err != nil {

@@ -34,7 +34,7 @@ func (c *Client) Start(ctx context.Context, req wire.Start) (*wire.Started, erro
 	if req.Session == "" {
 		req.Session = c.cfg.Session
 	}
-	return post[wire.Started](ctx, c, once, wire.PathHandles, req)
+	return call[wire.Started](ctx, c, once, c.signed(request{method: "POST", target: wire.PathHandles, kind: jsonKind, body: marshal(req)}))
 }
 
 // speakable refuses what JSON would change on the way.
@@ -124,7 +124,7 @@ func (c *Client) Cancel(ctx context.Context, ref string, req wire.Cancel) (*wire
 		if r.WaitResultMS > 0 {
 			r.WaitResultMS = left()
 		}
-		return request{method: "POST", target: path.String(), kind: jsonKind, body: marshal(r)}
+		return c.signed(request{method: "POST", target: path.String(), kind: jsonKind, body: marshal(r)})
 	}, k)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,9 @@ type Config struct {
 	State string
 	// Session in which names are looked up and commands started; "" = default.
 	Session string
+	// Token is that of the session that the caller runs in, PROCSUP_TOKEN; "" =
+	// of none. Printable ASCII without spaces; any other is left out.
+	Token string
 	// Patience bounds how long a daemon that was there is waited for when it
 	// is being restarted; 0 = 5 s, < 0 = not at all.
 	Patience time.Duration
@@ -36,7 +39,8 @@ var ErrNoDaemon = errors.New("no daemon answers")
 
 // A Client is for any number of goroutines. Close it.
 type Client struct {
-	cfg Config
+	cfg    Config
+	reader string // tells this client from others of the process
 
 	mu     sync.Mutex
 	idle   *conn // kept for the next call; nil: none
@@ -49,7 +53,10 @@ func New(cfg Config) *Client {
 	if cfg.Patience == 0 {
 		cfg.Patience = 5 * time.Second
 	}
-	return &Client{cfg: cfg}
+	if strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		cfg.Token = ""
+	}
+	return &Client{cfg: cfg, reader: NewKey()}
 }
 
 // Close lets go of the kept connection. Calls under way are not disturbed.

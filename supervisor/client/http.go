@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"procsup/supervisor/wire"
 )
 
 // Limits of what is read of an answer before its body.
@@ -27,6 +29,8 @@ type request struct {
 	target string // path and query
 	kind   string // Content-Type, "" = no body
 	body   []byte
+	token  string // of the session that the caller runs in, "" = none
+	reader string // see wire.HeaderReader, "" = none
 }
 
 // bytes is the request as it goes over the socket. The daemon is at the other
@@ -36,6 +40,11 @@ func (r request) bytes() []byte {
 	b = append(b, r.method+" "+r.target+" HTTP/1.1\r\nHost: procsup\r\n"...)
 	if r.kind != "" {
 		b = append(b, "Content-Type: "+r.kind+"\r\nContent-Length: "+strconv.Itoa(len(r.body))+"\r\n"...)
+	}
+	for _, h := range [][2]string{{wire.HeaderToken, r.token}, {wire.HeaderReader, r.reader}} {
+		if h[1] != "" {
+			b = append(b, h[0]+": "+h[1]+"\r\n"...)
+		}
 	}
 	b = append(b, "\r\n"...)
 	return append(b, r.body...)

@@ -27,11 +27,13 @@ func (r Report) OK() bool {
 
 // A fix makes one projection what its entries say.
 type fix struct {
-	run     string
-	put     *fold // write the run and its spec anew
-	drop    bool  // there are no entries of it
-	putKeys [][2]string
-	delKeys []string
+	run          string
+	put          *fold // write the run and its spec anew
+	drop         bool  // there are no entries of it
+	putKeys      [][2]string
+	delKeys      []string
+	putSessions  []Session
+	dropSessions []string
 }
 
 // Check reads the whole journal, at one moment, and compares each projection
@@ -126,7 +128,14 @@ func (rep *Report) compare(tx *sql.Tx) (fixes []fix, err error) {
 			fixes = append(fixes, x)
 		}
 	}
-	return fixes, firstError(entries.err, runs.err, keys.err)
+	if err := firstError(entries.err, runs.err, keys.err); err != nil {
+		return nil, err
+	}
+	var x fix
+	if x.putSessions, x.dropSessions, err = rep.compareSessions(tx); x.putSessions != nil || x.dropSessions != nil {
+		fixes = append(fixes, x)
+	}
+	return fixes, err
 }
 
 // judge compares one run. Of a run whose entries do not tell its record nothing

@@ -44,9 +44,9 @@ func connect(dsn string) (*conn, error) {
 // has it, and what database/sql does for others would be half of a commit.
 type conn struct {
 	driver.Conn
-	begin, commit, rollback  *stmt
-	entry, insert, live, end *stmt
-	spec, key, scrub         *stmt
+	begin, commit, rollback   *stmt
+	entry, insert, live, end  *stmt
+	spec, key, session, scrub *stmt
 }
 
 // A stmt is a prepared statement with room for its arguments.
@@ -64,13 +64,15 @@ func (c *conn) prepare() error {
 		{&c.commit, "COMMIT"},
 		{&c.rollback, "ROLLBACK"},
 		{&c.entry, "INSERT INTO journal(seq, at, kind, run, body, keys) VALUES(?, ?, ?, ?, ?, ?)"},
-		{&c.insert, "INSERT INTO run(id, session, name, status, live, created, ended, revision, seq, record)" +
-			" VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING"},
+		{&c.insert, "INSERT INTO run(id, session, name, status, live, created, ended, revision, seq, record, owed)" +
+			" VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING"},
 		// session, name and created stay, and so their indexes are not touched
 		{&c.live, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ? WHERE id = ? AND live = 1"},
-		{&c.end, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ?, live = 0, ended = ? WHERE id = ?"},
+		{&c.end, "UPDATE run SET status = ?, revision = ?, seq = ?, record = ?, live = 0, ended = ?, owed = ? WHERE id = ?"},
 		{&c.spec, "INSERT INTO spec(n, spec) SELECT n, ? FROM run WHERE id = ? ON CONFLICT(n) DO UPDATE SET spec = excluded.spec"},
 		{&c.key, "INSERT INTO key(key, fingerprint, run) VALUES(?, ?, ?)"},
+		{&c.session, "INSERT INTO session(name, live, changed, seq, record) VALUES(?, ?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET" +
+			" live = excluded.live, changed = excluded.changed, seq = excluded.seq, record = excluded.record"},
 		{&c.scrub, "UPDATE meta SET value = value + 1 WHERE name = 'scrubbed'"},
 	} {
 		var err error
@@ -144,7 +146,7 @@ func (c *conn) texts(sql string, args ...driver.Value) (all []string, err error)
 
 // close lets go of the statements and the connection.
 func (c *conn) close() error {
-	for _, s := range []*stmt{c.begin, c.commit, c.rollback, c.entry, c.insert, c.live, c.end, c.spec, c.key, c.scrub} {
+	for _, s := range []*stmt{c.begin, c.commit, c.rollback, c.entry, c.insert, c.live, c.end, c.spec, c.key, c.session, c.scrub} {
 		if s != nil {
 			s.Close()
 		}

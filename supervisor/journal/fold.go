@@ -23,6 +23,7 @@ type head struct {
 	Status   handles.Status `json:"status"`
 	Revision int64          `json:"revision"`
 	Seq      int64          `json:"seq"`
+	Delivery string         `json:"delivery"`
 }
 
 // A fold is one run as its entries tell it, in their order.
@@ -81,6 +82,7 @@ func (f *fold) take(e *Entry, b *body, h *head) {
 	if !f.run.Live {
 		f.ended = e.At.UnixMilli()
 	}
+	f.run.Owed = !f.run.Live && h.Delivery == handles.DeliveryPending
 	if b.Spec != nil && string(b.Spec) != "null" {
 		f.run.Spec = b.Spec
 	}
@@ -119,6 +121,7 @@ func (f *fold) differs(r *Run, ended int64) string {
 		{"ended", ended, f.ended},
 		{"revision", r.Revision, f.run.Revision},
 		{"seq", r.Seq, f.run.Seq},
+		{"owed", r.Owed, f.run.Owed},
 	} {
 		if c.got != c.want {
 			return fmt.Sprintf("%s is %v, its entries say %v", c.field, c.got, c.want)

@@ -35,8 +35,26 @@ type Run struct {
 	Revision int64
 	Seq      int64  // of the entry it is true for, which is in the same batch
 	Record   []byte // handles.Record as JSON
+	Owed     bool   // it has ended and its record says that delivery is pending
 	Spec     []byte // wire.Start as JSON, for restart; nil = unchanged
 }
+
+// A Session is the projection of one session: what the last entry that told of
+// it says.
+type Session struct {
+	Name   string
+	Live   bool   // not closed
+	Seq    int64  // of the entry it is true for, which is in the same batch
+	Record []byte // handles.Session as JSON
+}
+
+// sessionEntry begins Entry.Run of the entries of a session; its name follows.
+// No id of a handle begins so.
+const sessionEntry = "session/"
+
+// SessionEntry is Entry.Run of the entries of a session. Their Body is
+// {"session":…}, the whole record after it.
+func SessionEntry(name string) string { return sessionEntry + name }
 
 // A Key remembers an idempotency key and the answer that was given.
 type Key struct {
@@ -50,6 +68,8 @@ type Batch struct {
 	Entries []Entry
 	Runs    []Run
 	Keys    []Key
+	// Sessions are the projections of the entries of sessions in the batch.
+	Sessions []Session
 	// Must says that the batch may not be refused for want of space or because
 	// the disk fails: it waits, and uses the reserve. Ends are such; admissions
 	// are not.

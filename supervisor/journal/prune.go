@@ -6,7 +6,7 @@ const pruneStep = 64 // runs in one transaction, so that commits do not wait
 
 // Prune removes runs that have ended and changed last before olderThan, with
 // their entries, specs and keys, and entries of no run of that age; the newest
-// keep of the ended stay whatever their age. It returns how many runs are gone.
+// keep of the ended, and those whose end is owed, stay whatever their age. It returns how many runs are gone.
 // Commits go on between its steps.
 func (j *Journal) Prune(olderThan time.Time, keep int) (runs int, err error) {
 	before, err := j.pruneBefore(olderThan, keep)
@@ -23,6 +23,9 @@ func (j *Journal) Prune(olderThan time.Time, keep int) (runs int, err error) {
 		if err != nil || n < pruneStep {
 			break
 		}
+	}
+	if err == nil {
+		err = j.do(func(w *writer) error { return w.pruneSessions(olderThan) })
 	}
 	for err == nil {
 		var n int64
@@ -63,7 +66,7 @@ func (j *Journal) pruneBefore(olderThan time.Time, keep int) (int64, error) {
 // prune removes the runs of one step.
 func (w *writer) prune(before int64) (n int, err error) {
 	// through the writer's own connection: it must not wait for readers
-	ids, err := w.c.texts("SELECT id FROM run WHERE live = 0 AND ended < ? ORDER BY ended LIMIT ?", before, int64(pruneStep))
+	ids, err := w.c.texts("SELECT id FROM run WHERE live = 0 AND owed = 0 AND ended < ? ORDER BY ended LIMIT ?", before, int64(pruneStep))
 	if err != nil || len(ids) == 0 {
 		return 0, reading(err)
 	}
@@ -80,6 +83,33 @@ func (w *writer) prune(before int64) (n int, err error) {
 			for i := range p.stmts {
 				p.run(i, id)
 			}
+		}
+		return p.err
+	})
+}
+
+// pruneSessions removes sessions that were closed before that.
+func (w *writer) pruneSessions(olderThan time.Time) error {
+	names, err := w.c.texts("SELECT name FROM session WHERE live = 0 AND changed < ?", olderThan.UnixMilli())
+	if err != nil || len(names) == 0 {
+		return reading(err)
+	}
+	return w.removeSessions(names)
+}
+
+// removeSessions removes sessions and their entries.
+func (w *writer) removeSessions(names []string) error {
+	return w.inTransaction(func() error {
+		p := w.prepared(
+			"UPDATE meta SET value = max(value, ifnull((SELECT max(seq) FROM journal WHERE run = ?), 0)) WHERE name = 'pruned'",
+			"DELETE FROM journal WHERE run = ?",
+			"DELETE FROM session WHERE name = ?",
+		)
+		defer p.close()
+		for _, name := range names {
+			p.run(0, SessionEntry(name))
+			p.run(1, SessionEntry(name))
+			p.run(2, name)
 		}
 		return p.err
 	})

@@ -15,9 +15,10 @@ type queries struct {
 	unfinished, run, spec, key, entries, entriesOf *sql.Stmt
 	all, bySession, byLive, bySessionLive          *sql.Stmt
 	byID, byPrefix, byName, byNameAnywhere         *sql.Stmt
+	owed, sessions, delivered                      *sql.Stmt
 }
 
-const runColumns = "SELECT run.id, run.session, run.name, run.status, run.live, run.created, run.revision, run.seq, run.record"
+const runColumns = "SELECT run.id, run.session, run.name, run.status, run.live, run.created, run.revision, run.seq, run.record, run.owed"
 
 // openReads opens the connections that read. They cannot write, and leave
 // checkpoints to the writer.
@@ -51,6 +52,9 @@ func (j *Journal) openReads() error {
 		{&j.q.byPrefix, "SELECT id FROM run WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?"},
 		{&j.q.byName, named + " AND session = ?" + newest},
 		{&j.q.byNameAnywhere, named + newest},
+		{&j.q.owed, runColumns + ", NULL FROM run WHERE owed = 1 ORDER BY run.created, run.id"},
+		{&j.q.sessions, "SELECT name, live, seq, record FROM session ORDER BY name"},
+		{&j.q.delivered, "SELECT seq, at, kind, run, body FROM journal WHERE kind = 'delivered' ORDER BY seq DESC LIMIT ?"},
 	} {
 		if *q.to, err = db.Prepare(q.sql); err != nil {
 			return errors.Join(fmt.Errorf("prepare %q: %w", q.sql, err), db.Close())
@@ -210,7 +214,7 @@ func first[T any](rows *sql.Rows, to func(*T) []any) (v T, found bool, err error
 func one[T any](v *T) []any { return []any{v} }
 
 func runTo(r *Run) []any {
-	return []any{&r.ID, &r.Session, &r.Name, &r.Status, &r.Live, &r.Created, &r.Revision, &r.Seq, &r.Record}
+	return []any{&r.ID, &r.Session, &r.Name, &r.Status, &r.Live, &r.Created, &r.Revision, &r.Seq, &r.Record, &r.Owed}
 }
 
 func runSpecTo(r *Run) []any { return append(runTo(r), &r.Spec) }

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A cursor is a query that can be looked at before it is moved on.
@@ -89,6 +90,7 @@ func (w *writer) apply(fixes []fix) error {
 		"DELETE FROM run WHERE id = ?",
 		"DELETE FROM key WHERE key = ?",
 		"INSERT OR REPLACE INTO key(key, fingerprint, run) VALUES(?, ?, ?)",
+		"DELETE FROM session WHERE name = ?",
 	)
 	defer p.close()
 	for _, x := range fixes {
@@ -98,6 +100,9 @@ func (w *writer) apply(fixes []fix) error {
 		}
 		for _, k := range x.delKeys {
 			p.run(2, k)
+		}
+		for _, name := range x.dropSessions {
+			p.run(4, name)
 		}
 	}
 	if p.err == nil {
@@ -110,16 +115,18 @@ func (w *writer) apply(fixes []fix) error {
 		for _, k := range x.putKeys {
 			p.run(3, k[0], k[1], x.run)
 		}
+		for i := range x.putSessions {
+			if p.err == nil {
+				p.err = w.putSession(&x.putSessions[i], time.Now().UnixMilli())
+			}
+		}
 	}
 	return p.err
 }
 
 func (w *writer) putFold(f *fold) error {
-	r, live := &f.run, int64(0)
-	if r.Live {
-		live = 1
-	}
-	_, err := w.c.insert.run(r.ID, r.Session, r.Name, r.Status, live, r.Created, f.ended, r.Revision, r.Seq, r.Record)
+	r := &f.run
+	_, err := w.c.insert.run(r.ID, r.Session, r.Name, r.Status, number(r.Live), r.Created, f.ended, r.Revision, r.Seq, r.Record, number(r.Owed))
 	if err == nil && r.Spec != nil {
 		_, err = w.c.spec.run(r.Spec, r.ID)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	schemaVersion = 1
+	schemaVersion = 2
 	applicationID = 0x70727375 // "prsu", at offset 68 of the file
 )
 
@@ -17,7 +17,8 @@ const (
 // Times are nanoseconds since 1970 in journal.at, milliseconds elsewhere.
 // journal.keys are the idempotency keys that came with an entry, so that the
 // table key can be made again; run.n is there because the rowid of spec names
-// it; run.ended is when a run that has ended changed last.
+// it; run.ended is when a run that has ended changed last; run.owed is
+// whether its end waits to be delivered; session.changed is in milliseconds too.
 var migrations = [schemaVersion]string{`
 CREATE TABLE journal(seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL,
 	run TEXT NOT NULL, body BLOB, keys TEXT);
@@ -35,6 +36,12 @@ CREATE TABLE key(key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, run TEXT NOT N
 CREATE INDEX key_run ON key(run);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO meta VALUES('pruned', 0), ('scrubbed', 0);
+`, `
+ALTER TABLE run ADD COLUMN owed INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX run_owed ON run(created, id) WHERE owed = 1;
+CREATE TABLE session(name TEXT PRIMARY KEY, live INTEGER NOT NULL, changed INTEGER NOT NULL,
+	seq INTEGER NOT NULL, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX journal_delivered ON journal(seq) WHERE kind = 'delivered';
 `}
 
 // migrate brings the journal of c to schemaVersion, in one transaction.

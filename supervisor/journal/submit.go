@@ -117,6 +117,12 @@ func checkBatch(b *Batch, last int64, now time.Time) (int64, error) {
 			return 0, invalid("run %q without its entry %d", r.ID, r.Seq)
 		}
 	}
+	for i := range b.Sessions {
+		s := &b.Sessions[i]
+		if s.Name == "" || s.Seq == 0 || b.entryOf(SessionEntry(s.Name), s.Seq) == nil {
+			return 0, invalid("session %q without its entry %d", s.Name, s.Seq)
+		}
+	}
 	for _, k := range b.Keys {
 		if k.Run == "" || b.entryOf(k.Run, 0) == nil {
 			return 0, invalid("key %q without an entry of its run %q", k.Key, k.Run)

@@ -253,6 +253,12 @@ func (w *writer) write(b *Batch) error {
 			return fmt.Errorf("run %s: %w", r.ID, err)
 		}
 	}
+	for i := range b.Sessions {
+		s := &b.Sessions[i]
+		if err := w.putSession(s, b.entryOf(SessionEntry(s.Name), s.Seq).At.UnixMilli()); err != nil {
+			return err
+		}
+	}
 	for _, k := range b.Keys {
 		if _, err := w.c.key.run(k.Key, k.Fingerprint, k.Run); err != nil {
 			return fmt.Errorf("key of run %s: %w", k.Run, err)
@@ -272,7 +278,7 @@ func (w *writer) put(r *Run, first, at time.Time) error {
 		if !r.Live {
 			live, ended = 0, at.UnixMilli()
 		}
-		n, err = w.c.insert.run(r.ID, r.Session, r.Name, r.Status, live, first.UnixMilli(), ended, r.Revision, r.Seq, r.Record)
+		n, err = w.c.insert.run(r.ID, r.Session, r.Name, r.Status, live, first.UnixMilli(), ended, r.Revision, r.Seq, r.Record, number(r.Owed))
 	}
 	if err == nil && n == 0 && r.Spec != nil {
 		n, err = w.update(r, at)
@@ -290,7 +296,22 @@ func (w *writer) update(r *Run, at time.Time) (int64, error) {
 	if r.Live {
 		return w.c.live.run(r.Status, r.Revision, r.Seq, r.Record, r.ID)
 	}
-	return w.c.end.run(r.Status, r.Revision, r.Seq, r.Record, at.UnixMilli(), r.ID)
+	return w.c.end.run(r.Status, r.Revision, r.Seq, r.Record, at.UnixMilli(), number(r.Owed), r.ID)
+}
+
+func (w *writer) putSession(s *Session, at int64) error {
+	if _, err := w.c.session.run(s.Name, number(s.Live), at, s.Seq, s.Record); err != nil {
+		return fmt.Errorf("session %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// number is a truth value as SQLite keeps it.
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // report tells the owner when writing begins to fail, and when it works again.

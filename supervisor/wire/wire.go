@@ -70,30 +70,39 @@ type Start struct {
 	NoStoreEnv   bool   `json:"no_store_env,omitempty"` // the environment is not journaled; restart is refused
 	Idempotency  string `json:"idempotency_key,omitempty"`
 	BackgroundMS *int64 `json:"background_after_ms,omitempty"` // wait so long for the end before answering
+	// Foreground makes it the session's parent run: one at a time, and it ends
+	// with its caller. Only PathRun takes it.
+	Foreground  bool          `json:"foreground,omitempty"`
+	Owner       *handles.Exec `json:"owner,omitempty"`        // the caller of a foreground run; what a client says here is ignored
+	Scope       string        `json:"scope,omitempty"`        // an open scope of the session
+	Events      int           `json:"events,omitempty"`       // kept for a slow receiver; 0 = 1024
+	NotifyMatch []string      `json:"notify_match,omitempty"` // literal patterns; a notice when each is first written
 }
 
 // Started answers a start: the envelope of design.md §7.
 type Started struct {
-	HandleID   handles.ID        `json:"handle_id"`
-	CommandID  handles.ID        `json:"command_id"`
-	StartedAt  time.Time         `json:"started_at"`
-	Status     handles.Status    `json:"status"`
-	Descriptor string            `json:"command_or_op_descriptor"`
-	Name       string            `json:"name,omitempty"`
-	SessionID  string            `json:"session_id"`
-	PID        int               `json:"pid,omitempty"`
-	GroupID    int               `json:"process_group_id,omitempty"`
-	Exec       *handles.Exec     `json:"exec_identity,omitempty"`
-	OutputPath string            `json:"output_path"`
-	StdoutPath string            `json:"stdout_path"`
-	StderrPath string            `json:"stderr_path"`
-	Sandbox    Sandbox           `json:"sandbox"`
-	Error      string            `json:"error,omitempty"`
-	SpawnError *handles.SpawnErr `json:"spawn_error,omitempty"`
-	Revision   int64             `json:"revision,omitempty"` // of the record that this answer tells of
-	Seq        int64             `json:"seq,omitempty"`      // of the journal row that it is true for
-	Replayed   bool              `json:"replayed,omitempty"` // the idempotency key was known: this is the first answer again
-	Record     *handles.Record   `json:"record,omitempty"`   // with background_after: the run so far
+	HandleID    handles.ID        `json:"handle_id"`
+	CommandID   handles.ID        `json:"command_id"`
+	StartedAt   time.Time         `json:"started_at"`
+	Status      handles.Status    `json:"status"`
+	Descriptor  string            `json:"command_or_op_descriptor"`
+	Name        string            `json:"name,omitempty"`
+	SessionID   string            `json:"session_id"`
+	PID         int               `json:"pid,omitempty"`
+	GroupID     int               `json:"process_group_id,omitempty"`
+	Exec        *handles.Exec     `json:"exec_identity,omitempty"`
+	OutputPath  string            `json:"output_path"`
+	StdoutPath  string            `json:"stdout_path"`
+	StderrPath  string            `json:"stderr_path"`
+	Sandbox     Sandbox           `json:"sandbox"`
+	Error       string            `json:"error,omitempty"`
+	SpawnError  *handles.SpawnErr `json:"spawn_error,omitempty"`
+	Revision    int64             `json:"revision,omitempty"` // of the record that this answer tells of
+	Seq         int64             `json:"seq,omitempty"`      // of the journal row that it is true for
+	Replayed    bool              `json:"replayed,omitempty"` // the idempotency key was known: this is the first answer again
+	Batch       string            `json:"batch,omitempty"`    // with background_after: the end was taken from the inbox in it: acknowledge it
+	Redelivered bool              `json:"redelivered,omitempty"`
+	Record      *handles.Record   `json:"record,omitempty"` // with background_after: the run so far
 }
 
 // Sandbox says honestly that there is none.
@@ -114,6 +123,8 @@ const (
 type Waited struct {
 	Status       string          `json:"wait_status"`
 	TimeoutPhase string          `json:"timeout_phase,omitempty"` // queued, starting, running, stopping, observing
+	Batch        string          `json:"batch,omitempty"`         // the end was taken from the inbox in it: acknowledge it
+	Redelivered  bool            `json:"redelivered,omitempty"`   // it was taken before and not acknowledged
 	Record       *handles.Record `json:"record"`
 }
 
@@ -152,6 +163,7 @@ type Cancel struct {
 	Signal       string `json:"signal,omitempty"`         // instead of the run's stop signal
 	WaitResultMS int64  `json:"wait_result_ms,omitempty"` // wait so long for the end; 0 = until it has ended
 	NoWait       bool   `json:"no_wait,omitempty"`        // answer once the stop is durable
+	Take         bool   `json:"take,omitempty"`           // take the end out of the inbox, if it is owed
 	// Idempotency makes a repeat safe: what the first request with this key
 	// stopped counts as stopped by the repeat.
 	Idempotency string `json:"idempotency_key,omitempty"`
@@ -159,9 +171,11 @@ type Cancel struct {
 
 // Cancelled answers a cancel.
 type Cancelled struct {
-	Cancelled bool            `json:"cancelled"` // this request ended the run and nothing of it is left
-	Stopping  bool            `json:"stopping,omitempty"`
-	Record    *handles.Record `json:"record"`
+	Cancelled   bool            `json:"cancelled"` // this request ended the run and nothing of it is left
+	Stopping    bool            `json:"stopping,omitempty"`
+	Batch       string          `json:"batch,omitempty"` // the end was taken from the inbox in it: acknowledge it
+	Redelivered bool            `json:"redelivered,omitempty"`
+	Record      *handles.Record `json:"record"`
 }
 
 // CancelByID is the body of PathCancelByID.

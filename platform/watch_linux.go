@@ -1,0 +1,60 @@
+package platform
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Watch waits for the end of a process that may be anybody's, through a pidfd
+// in the netpoller. Close it.
+type Watch struct {
+	f    *os.File
+	done chan struct{}
+}
+
+// WatchProcess watches the process of an identity; ErrGone when it has ended.
+func WatchProcess(id Identity) (*Watch, error) {
+	fd, err := OpenPidfd(id.PID)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	if id.Liveness() != Live { // looked at after opening: the number is not a stranger's
+		f.Close()
+		return nil, fmt.Errorf("watch process %d: %w", id.PID, ErrGone)
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("watch process %d: %w", id.PID, err)
+	}
+	w := &Watch{f: f, done: make(chan struct{})}
+	go func() { // ends with the process, or at Close
+		if raw.Read(readable) == nil {
+			close(w.done)
+		}
+	}()
+	return w, nil
+}
+
+// readable reports whether a descriptor can be read now, without waiting.
+func readable(fd uintptr) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n > 0
+}
+
+// Done is closed when the process has ended. It stays open after Close.
+func (w *Watch) Done() <-chan struct{} { return w.done }
+
+// Close ends the watch.
+func (w *Watch) Close() { w.f.Close() }
+
+// SamePIDs reports whether a process sees the same process numbers as we do.
+func SamePIDs(pid int) bool {
+	ours, err1 := os.Readlink("/proc/self/ns/pid")
+	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	return err1 == nil && err2 == nil && ours == theirs // pid_namespaces(7)
+}

@@ -1,0 +1,153 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"procsup/handles"
+	"procsup/platform"
+	"procsup/supervisor/wire"
+)
+
+// Run runs a command as the parent run of its session, tells started of its
+// start and returns its record when it has ended. It ends with its caller: when
+// the context ends, or the process that asked does. handles.ErrBusy while the
+// session has another one. With the idempotency key of a run that goes on, the
+// caller holds that one.
+func (s *Supervisor) Run(ctx context.Context, req wire.Start, who Caller, started func(*wire.Started) error) (*handles.Record, error) {
+	req.Foreground, req.Owner = true, nil
+	if p := who.Process; p.PID != 0 && p.PID != pid() {
+		req.Owner = &handles.Exec{BootID: p.BootID, PID: p.PID, StartTicks: p.StartTicks}
+	}
+	a, err := s.start(ctx, req, nil)
+	if err != nil {
+		return nil, err
+	}
+	r := s.live(a.HandleID)
+	if r != nil {
+		s.hold(r)
+	}
+	if err := started(a); err != nil && r != nil {
+		s.ownerGone(r, "the caller's connection ended")
+	}
+	if r == nil {
+		return s.record(nil, a.HandleID)
+	}
+	select {
+	case <-r.over:
+		return s.record(nil, r.id)
+	case <-s.life.Done():
+		return nil, handles.ErrStarting // the successor goes on with it
+	case <-ctx.Done():
+		if s.letGo(r) {
+			s.ownerGone(r, "the caller went away: "+context.Cause(ctx).Error())
+		}
+		return nil, context.Cause(ctx)
+	}
+}
+
+// hold counts who waits for a foreground run.
+func (s *Supervisor) hold(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.holders++
+}
+
+// letGo reports whether nobody holds the run any more.
+func (s *Supervisor) letGo(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.holders--
+	return r.holders == 0
+}
+
+func (s *Supervisor) ownerGone(r *run, why string) {
+	if s.life.Err() != nil {
+		return
+	}
+	s.decide(r, decision{kind: "owner_gone", cause: handles.CauseOwnerGone, by: "host", reason: why})
+}
+
+// watchOwner ends a foreground run when the process of its caller ends.
+func (s *Supervisor) watchOwner(r *run) {
+	o := r.spec.Owner
+	if !r.spec.Foreground || o == nil {
+		return
+	}
+	gone := fmt.Sprintf("its caller, process %d, ended", o.PID)
+	w, err := platform.WatchProcess(identity(o))
+	switch {
+	case errors.Is(err, platform.ErrGone):
+		s.ownerGone(r, gone)
+		return
+	case err != nil:
+		s.log.Error("watch the caller of a run", "id", r.id, "pid", o.PID, "err", err)
+		return
+	}
+	go func() { // ends with the caller, the run, or this process
+		defer w.Close()
+		select {
+		case <-w.Done():
+			s.ownerGone(r, gone)
+		case <-r.over:
+		case <-s.life.Done():
+		}
+	}()
+}
+
+// attachGrace is how long an attached session waits to be attached again after
+// the supervisor was replaced, while the process of its holder lives.
+const attachGrace = 30 * time.Second
+
+// Attach opens a session that ends when the context does, which stands for the
+// connection that asked. It tells opened of the session and returns then.
+func (s *Supervisor) Attach(ctx context.Context, req wire.OpenSession, who Caller, opened func(*handles.Session) error) error {
+	if req.BindPID == 0 && who.Process.PID != 0 && who.Process.PID != pid() && platform.SamePIDs(who.Process.PID) {
+		req.BindPID = who.Process.PID // also across a restart of the supervisor
+	}
+	v, err := s.openSession(req, who, true)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	sess := s.sessions[v.Name]
+	sess.attached++
+	s.mu.Unlock()
+	if err := opened(v); err == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.life.Done():
+			return handles.ErrStarting
+		}
+	}
+	s.mu.Lock()
+	sess.attached--
+	last := sess.attached == 0 && s.sessions[v.Name] == sess
+	s.mu.Unlock()
+	if last && s.life.Err() == nil {
+		go s.endSession(context.Background(), sess, detached) // bounded by the ladders; nobody waits
+	}
+	return nil
+}
+
+var detached = ending{kind: "session_close", by: "host", why: "the connection that it was attached to ended", closes: true}
+
+// awaitAttach closes an attached session that nobody attaches to again in time
+// after this supervisor took it up.
+func (s *Supervisor) awaitAttach(sess *session) {
+	timer := time.NewTimer(attachGrace)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.life.Done():
+		return
+	}
+	s.mu.Lock()
+	alone := sess.attached == 0 && !sess.closed()
+	s.mu.Unlock()
+	if alone {
+		_, _ = s.endSession(context.Background(), sess, detached)
+	}
+}
