@@ -34,7 +34,7 @@ func leave(t *testing.T, spec wire.Start, change func(*handles.Record)) (dir str
 		t.Fatal(err)
 	}
 	dead := &Supervisor{fence: 1}
-	r := newRun(dead, handles.NewID(), spec)
+	r := newRun(dead, handles.NewID(), spec, nil)
 	r.rec = handles.Record{HandleID: r.id, Kind: "handle", SessionID: spec.Session, Name: spec.Name, Command: spec.Command, Status: handles.Starting, StartedAt: time.Now()}
 	for seq, kind := range []string{"admitted", "spawned"} {
 		if kind == "spawned" {
@@ -44,7 +44,7 @@ func leave(t *testing.T, spec wire.Start, change func(*handles.Record)) (dir str
 			change(&r.rec)
 		}
 		r.rec.Revision, r.rec.Seq = r.rec.Revision+1, int64(seq)+1
-		if err := j.Submit(batch(r, kind, int64(seq)+1, nil)).Wait(); err != nil {
+		if err := j.Submit(batch(r, kind, nil)).Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -171,11 +171,11 @@ func TestS4_41_RoomForTheEnd(t *testing.T) {
 		t.Errorf("the reserve: %+v, %v, want %d bytes", info, err, journal.ReservePerRun)
 	}
 	for _, kind := range []string{"spawned", "stop", "ended"} {
-		if b := batch(s.live(a.HandleID), kind, 9, nil); !b.Must {
+		if b := batch(s.live(a.HandleID), kind, nil); !b.Must {
 			t.Errorf("%s may be refused", kind)
 		}
 	}
-	if b := batch(s.live(a.HandleID), "admitted", 9, nil); b.Must {
+	if b := batch(s.live(a.HandleID), "admitted", nil); b.Must {
 		t.Error("an admission may not be refused")
 	}
 }
