@@ -33,6 +33,8 @@ func (s *Supervisor) Cancel(ctx context.Context, ref, session string, req wire.C
 		if err := st.durable.Wait(); err != nil {
 			return nil, fmt.Errorf("record the stop of %s: %w", id, err)
 		}
+	} else if req.GraceMS != nil && *req.GraceMS == 0 {
+		wake(r.hurry) // it is being ended: no more patience for this step
 	}
 	if !req.NoWait {
 		wctx, cancel := bounded(ctx, millis(req.WaitResultMS))

@@ -107,7 +107,8 @@ func TestS2_39_UnknownFieldsAndOperations(t *testing.T) {
 func TestS3_49_StartingUntilOpened(t *testing.T) {
 	d := NewDoor()
 	s := serve(t, d)
-	for target, method := range operations(t) {
+	for o := range operations(t) {
+		method, target, _ := strings.Cut(o, " ")
 		if target == wire.PathOpenAPI {
 			continue
 		}
@@ -123,8 +124,16 @@ func TestS3_49_StartingUntilOpened(t *testing.T) {
 			body = `{"signal":"TERM"}`
 		case wire.PathCancelByID:
 			body = `{"handle_id":"x"}`
+		case wire.PathRun:
+			body = startJSON("exit 0", "")
+		case wire.PathAcknowledge:
+			body = `{"batch":"x"}`
+		case wire.PathScopes:
+			if method == "POST" {
+				body = `{"name":"x"}`
+			}
 		}
-		s.refused(t, method, strings.Replace(target, "{h}", "x", 1), body, handles.CodeStarting, http.StatusServiceUnavailable)
+		s.refused(t, method, strings.NewReplacer("{h}", "x", "{s}", "x", "{g}", "x").Replace(target), body, handles.CodeStarting, http.StatusServiceUnavailable)
 	}
 	if res := s.call(t, "GET", wire.PathOpenAPI, "", nil); res.StatusCode != http.StatusOK {
 		t.Errorf("openapi while starting: %d", res.StatusCode)
@@ -136,22 +145,21 @@ func TestS3_49_StartingUntilOpened(t *testing.T) {
 	}
 }
 
-// operations are a path and a method of each operation but the second of
-// /v1/handles.
-func operations(t *testing.T) map[string]string {
+// operations are all of them, as "METHOD path".
+func operations(t *testing.T) map[string]bool {
 	_, doc := routes(&Door{})
 	var d struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal(doc, &d); err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]string{}
+	out := map[string]bool{}
 	for path, methods := range d.Paths {
 		for m := range methods {
-			out[path] = strings.ToUpper(m)
+			out[strings.ToUpper(m)+" "+path] = true
 		}
 	}
-	if len(out) < 14 {
-		t.Fatalf("only %d paths: %v", len(out), out)
+	if len(out) < 36 {
+		t.Fatalf("only %d operations: %v", len(out), out)
 	}
 	return out
 }
