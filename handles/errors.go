@@ -81,6 +81,7 @@ var (
 	ErrClosed         = &Error{Code: CodeClosed}
 	ErrInboxFull      = &Error{Code: CodeInboxFull}
 	ErrScope          = &Error{Code: CodeScope}
+	ErrOwed           = &Error{Code: CodeOwed}
 	ErrForbidden      = &Error{Code: CodeForbidden}
 	ErrOutcomeUnknown = &Error{Code: CodeUnknown}
 )

@@ -18,3 +18,6 @@ func Identify(pid int) (Identity, error) {
 
 // Liveness is always Unverifiable here.
 func (id Identity) Liveness() Liveness { return Unverifiable }
+
+// CommandLine is not known here.
+func CommandLine(int, int) string { return "" }

@@ -59,6 +59,9 @@ func (s *Supervisor) cut(r *run, id handles.ID, req wire.Cancel) (string, error)
 				return "", fmt.Errorf("record the stop of %s: %w", id, err)
 			}
 		}
+		if !cut && req.GraceMS != nil && *req.GraceMS == 0 {
+			wake(r.hurry) // it is being ended: no more patience for this step
+		}
 		if cut {
 			return st.id, nil
 		}

@@ -64,7 +64,7 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	if !workInFlight(r.phase, r.generation, s.fence) {
 		return r.stop, false
 	}
-	if holds(r.stop, d) {
+	if holds(r.stop, d) || d.cause == handles.CauseOwnerGone && !r.front() {
 		return r.stop, false
 	}
 	if d.ladder == (pgroup.Ladder{}) {

@@ -126,7 +126,7 @@ func (s *Supervisor) replayed(ctx context.Context, p *replay, req wire.Start, wh
 			return nil, err
 		}
 	}
-	if req.BackgroundMS != nil {
+	if req.BackgroundMS != nil && !req.Foreground {
 		if who != nil {
 			defer s.claim(p.live, *who)()
 		}

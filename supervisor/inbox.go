@@ -166,12 +166,8 @@ func completions(all map[handles.ID]*owed, match func(*owed) bool) []wire.Comple
 
 func completion(o *owed) wire.Completion {
 	rec := o.rec
-	op := "command"
-	if rec.Tag != "" {
-		op = rec.Tag
-	}
 	return wire.Completion{
-		Kind: "tool_result", HandleID: rec.HandleID, Status: rec.Status, Operation: op, Descriptor: rec.Descriptor,
+		Kind: "tool_result", HandleID: rec.HandleID, Status: rec.Status, Operation: kindOf(&rec), Descriptor: rec.Descriptor,
 		StartedAt: rec.StartedAt, EndedAt: rec.EndedAt, DurationMS: rec.DurationMS, Error: rec.Error,
 		Batch: rec.Batch, Redelivered: o.again, Result: &rec,
 	}

@@ -10,11 +10,11 @@ import (
 func (s *Supervisor) join(r *run) {
 	s.runs[r.id] = r
 	r.sess.live[r.id] = r
-	if awaited(&r.rec) {
+	if needsPlace(r.spec) {
 		r.sess.places++
 		r.place = true
 	}
-	if r.spec.Foreground {
+	if r.front() {
 		r.sess.parent = r
 	}
 	s.reserve()

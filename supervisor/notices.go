@@ -142,8 +142,16 @@ func (r *run) event(e wire.Event) {
 	r.evMu.Lock()
 	defer r.evMu.Unlock()
 	e.At = time.Now().UTC()
-	e.Seq = r.events.Next() + 1
-	r.events.Put(e)
+	if e.Kind == wire.EventOutput && !r.told { // the spawn is a moment ago
+		r.early = append(r.early, e)
+		return
+	}
+	r.told = true
+	for _, e := range append([]wire.Event{e}, r.early...) {
+		e.Seq = r.events.Next() + 1
+		r.events.Put(e)
+	}
+	r.early = nil
 }
 
 // captured is told by the capture of each piece of output; it must not wait.

@@ -69,27 +69,50 @@ func (s *Supervisor) List(_ context.Context, f journal.Filter) (*wire.List, erro
 	s.mu.Lock()
 	seq := s.seq
 	s.mu.Unlock()
+	limit := f.Limit
+	if f.Tag != "" {
+		f.Limit = 0 // of those that are taken
+	}
 	rows, more, err := s.journal.List(f)
 	if err != nil {
 		return nil, err
 	}
 	out := &wire.List{Handles: make([]handles.Record, 0, len(rows)), More: more, Seq: seq}
 	for _, row := range rows {
-		s.mu.Lock()
-		r := s.runs[handles.ID(row.ID)]
-		s.mu.Unlock()
-		if r != nil && row.Live {
-			rec, _ := r.state()
-			out.Handles = append(out.Handles, rec)
-			continue
-		}
-		rec, err := decode(row)
+		rec, err := s.listed(row)
 		if err != nil {
 			return nil, err
+		}
+		if f.Tag != "" && f.Tag != kindOf(rec) {
+			continue
+		}
+		if f.Tag != "" && limit > 0 && len(out.Handles) == limit {
+			out.More = true
+			break
 		}
 		out.Handles = append(out.Handles, *rec)
 	}
 	return out, nil
+}
+
+// listed is a row of a list as it is now.
+func (s *Supervisor) listed(row journal.Run) (*handles.Record, error) {
+	s.mu.Lock()
+	r := s.runs[handles.ID(row.ID)]
+	s.mu.Unlock()
+	if r != nil && row.Live {
+		rec, _ := r.state()
+		return &rec, nil
+	}
+	return decode(row)
+}
+
+// kindOf is what a run was started as.
+func kindOf(rec *handles.Record) string {
+	if rec.Tag == "" {
+		return "command"
+	}
+	return rec.Tag
 }
 
 // Journal returns entries after a number, of one run or of all.

@@ -78,6 +78,7 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	s.mu.Unlock()
 	r := newRun(s, handles.ID(row.ID), spec, sess)
 	r.rec, r.created = *rec, row.Created
+	r.told = true // the events of another supervisor's time are gone
 	r.drop = rec.Cause == handles.CauseSession || rec.Cause == handles.CauseShutdown && sess.closed()
 	if rec.Stop != nil { // decided before the crash: it goes on
 		r.stop = &stop{
@@ -276,8 +277,8 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 		r.exits <- seen
 	}()
 	s.owners.Add(1)
-	go r.own() // ends with the command; Close waits for it
-	if r.spec.Foreground {
+	go r.own()             // ends with the command; Close waits for it
+	if r.spec.Foreground { // unless it was released
 		s.ownerGone(r, "keeper and supervisor were both killed, and with them what its caller held")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"procsup/handles"
+	"procsup/supervisor/wire"
 )
 
 // Records are kept for 7 days and then removed with their output, at the start
@@ -19,8 +20,14 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 	if s.cfg.Retention != 7*24*time.Hour {
 		t.Errorf("records are kept for %v", s.cfg.Retention)
 	}
-	old := mustStart(t, s, sh("echo old"))
+	service := func(script string) wire.Start {
+		req := sh(script)
+		req.Lease = LeaseService
+		return req
+	}
+	old, owed := mustStart(t, s, service("echo old")), mustStart(t, s, sh("echo owed"))
 	mustWait(t, s, old.HandleID)
+	mustWait(t, s, owed.HandleID)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +57,13 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 	if _, err := os.Stat(live.StdoutPath); err != nil {
 		t.Error(err)
 	}
-	next := mustStart(t, s, sh("exit 0"))
+	if _, err := s.Show(t.Context(), string(owed.HandleID), ""); err != nil { // its end was not delivered yet
+		t.Error(err)
+	}
+	if _, err := os.Stat(owed.StdoutPath); err != nil {
+		t.Error(err)
+	}
+	next := mustStart(t, s, service("exit 0"))
 	mustWait(t, s, next.HandleID)
 	tick <- time.Now()
 	<-retained

@@ -60,6 +60,8 @@ type run struct {
 
 	evMu   sync.Mutex // makes the order of events
 	events *handles.Ring[wire.Event]
+	told   bool         // the first event is there; guarded by evMu
+	early  []wire.Event // output that came before it; guarded by evMu
 
 	atStart handles.Record // as it was when the start was answered
 

@@ -2,10 +2,12 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
 	"procsup/handles"
+	"procsup/supervisor/wire"
 )
 
 // A ShutdownReport says what a shutdown ended and what it could not end.
@@ -29,6 +31,38 @@ func (s *Supervisor) Shutdown(ctx context.Context) ShutdownReport {
 		}
 	}
 	return rep
+}
+
+// ShutdownAll is Shutdown for a caller who wants to know what became of
+// everything: bounded by the graces and a moment. handles.ErrOwed when nothing
+// may run or be owed and something does or is; then nothing was done.
+func (s *Supervisor) ShutdownAll(ctx context.Context, req wire.Shutdown) (*wire.DaemonReport, error) {
+	e, err := endingOf(wire.EndSession{GraceMS: req.GraceMS, Reason: req.Reason, By: "host"}, "shutdown", "the daemon shuts down")
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if n, owed := len(s.runs), s.owed; req.RequireIdle && n+owed > 0 {
+		s.mu.Unlock()
+		return nil, &handles.Error{
+			Code: handles.CodeOwed, Message: fmt.Sprintf("the daemon is not idle: %d handles live, %d ends are owed", n, owed),
+			Hint: "procsup list and procsup session list show whose they are",
+		}
+	}
+	s.draining = true
+	live := make([]*run, 0, len(s.runs))
+	for _, r := range s.runs {
+		live = append(live, r)
+	}
+	s.mu.Unlock()
+	for _, r := range live {
+		s.decide(r, e.decision(r))
+	}
+	rep := &wire.SessionReport{Ended: []handles.ID{}, StillActive: []handles.ID{}, StillRunning: []handles.Process{}}
+	s.awaitEnds(ctx, live, e, rep)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &wire.DaemonReport{Error: rep.Error, Ended: rep.Ended, StillActive: rep.StillActive, StillRunning: rep.StillRunning, Owed: s.owed}, nil
 }
 
 // endsBy waits for the end of a run. When the time is over its grace is, too:

@@ -51,7 +51,7 @@ func (s *Supervisor) start(ctx context.Context, req wire.Start, who *Caller) (*w
 	if err := s.launch(r, commit); err != nil {
 		return nil, err
 	}
-	if req.BackgroundMS != nil {
+	if req.BackgroundMS != nil && !req.Foreground {
 		return s.inFront(ctx, r, r.id, millis(*req.BackgroundMS), who)
 	}
 	return envelope(r, r.atStart), nil
@@ -87,7 +87,7 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	}
 	switch {
 	case spec.Foreground:
-		r.rec.Kind, r.rec.Lifetime, r.rec.Lease = "run", "scope", ""
+		r.rec.Kind, r.rec.Lifetime, r.rec.Lease = kindRun, "scope", ""
 	case spec.Lease == LeaseAwaited:
 		r.rec.Delivery = handles.DeliveryPending
 	}
@@ -109,7 +109,7 @@ func (s *Supervisor) room(sess *session, spec wire.Start) error {
 	if spec.Foreground && sess.parent != nil {
 		return busyError(sess)
 	}
-	if !spec.Foreground && spec.Lease == LeaseAwaited {
+	if needsPlace(spec) {
 		if err := sess.place(); err != nil {
 			return err
 		}
@@ -121,6 +121,12 @@ func (s *Supervisor) room(sess *session, spec wire.Start) error {
 		return &handles.Error{Code: handles.CodeFull, ID: spec.Session, Message: fmt.Sprintf("session %s has %d live handles, which is its limit", spec.Session, n), Hint: "cancel some, or start the daemon with a higher --session-limit"}
 	}
 	return s.limits.admit(len(s.runs))
+}
+
+// needsPlace reports whether the end of a run may be owed: not if it stays in
+// front.
+func needsPlace(spec wire.Start) bool {
+	return spec.Lease == LeaseAwaited && (!spec.Foreground || spec.BackgroundMS != nil)
 }
 
 // launch takes an admitted run to its spawn, or to its end if it cannot be

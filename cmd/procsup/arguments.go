@@ -17,12 +17,17 @@ func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 3 || slices.Contains(ownArguments, args[1]) {
 		return args
 	}
-	cmd := app.Command(args[1])
+	cmd, at := app.Command(args[1]), 2
 	if cmd == nil {
 		return args
 	}
+	if len(cmd.Subcommands) > 0 {
+		if cmd, at = cmd.Command(args[2]), 3; cmd == nil {
+			return args
+		}
+	}
 	var flags, rest []string
-	for i := 2; i < len(args); i++ {
+	for i := at; i < len(args); i++ {
 		a := args[i]
 		if a == "--" {
 			rest = append(rest, args[i+1:]...)
@@ -38,7 +43,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 			flags = append(flags, args[i])
 		}
 	}
-	out := append(slices.Clone(args[:2]), flags...)
+	out := append(slices.Clone(args[:at]), flags...)
 	return append(append(out, "--"), rest...)
 }
 

@@ -25,11 +25,13 @@ something of it is left · 66 no such handle · 69 no daemon · 64 usage.
 Examples:
    procsup cancel $h
    trap 'procsup cancel $h --wait-result 5s' EXIT
+   procsup cancel --run -S agent
    procsup cancel db --grace 30s --reason 'nightly backup'
    procsup cancel $h --json | jq .cancelled`
 
 func cancelCommand() *cli.Command {
-	return verb("cancel", "end handles and their whole trees", "HANDLE…", cancelHelp, doCancel, stopFlags()...)
+	return verb("cancel", "end handles and their whole trees", "HANDLE…", cancelHelp, doCancel,
+		append(stopFlags(), &cli.BoolFlag{Name: "run", Usage: "the active parent run of the session"})...)
 }
 
 func stopFlags() []cli.Flag {
@@ -69,12 +71,16 @@ func parseStop(c *cli.Context) (req wire.Cancel, err error) {
 }
 
 func doCancel(c *cli.Context, r *remote) error {
-	if c.NArg() == 0 {
-		return usagef("cancel: no handle given; procsup list shows them")
-	}
 	req, err := parseStop(c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case c.Bool("run") && c.Args().Present():
+		return usagef("cancel: either handles or --run")
+	case c.Bool("run"):
+		return cancelRun(c, r, req)
+	case c.NArg() == 0:
+		return usagef("cancel: no handle given; procsup list shows them")
 	}
 	var first error
 	for _, ref := range c.Args().Slice() {
@@ -91,6 +97,22 @@ func doCancel(c *cli.Context, r *remote) error {
 		return &exitError{code: e.code} // said already
 	}
 	return first
+}
+
+// cancelRun ends the parent run that a session has now: by its id, so that a
+// later one is left alone.
+func cancelRun(c *cli.Context, r *remote, req wire.Cancel) error {
+	if r.session == "" {
+		return usagef("cancel: --run: of which session? give -S")
+	}
+	var s *handles.Session
+	if err := r.do(func() (err error) { s, err = r.ShowSession(context.Background(), r.session); return err }); err != nil {
+		return err
+	}
+	if s.Active == "" {
+		return r.print(c, wire.Cancelled{}, "cancelled:false (session "+s.Name+" has no active run)")
+	}
+	return cancelOne(c, r, string(s.Active), req)
 }
 
 func cancelOne(c *cli.Context, r *remote, ref string, req wire.Cancel) error {

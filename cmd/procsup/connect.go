@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -59,7 +61,7 @@ type remote struct {
 
 // connect finds out where the daemon is. It does not talk to it.
 func connect(c *cli.Context) (*remote, error) {
-	name := c.Command.Name
+	name := verbName(c)
 	socket, err := platform.SocketPath(c.String("socket"))
 	if err != nil {
 		return nil, unusable("%s: %v", name, err)
@@ -70,11 +72,21 @@ func connect(c *cli.Context) (*remote, error) {
 	}
 	r := &remote{socket: socket, state: state, session: c.String("session"), verb: name}
 	if r.session == "" {
-		r.session = os.Getenv("PROCSUP_SESSION")
+		r.session = os.Getenv(sessionVar)
 	}
-	r.Client = client.New(client.Config{Socket: socket, State: state, Session: r.session})
+	r.Client = client.New(client.Config{Socket: socket, State: state, Session: r.session, Token: os.Getenv(tokenVar)})
 	return r, nil
 }
+
+// What a command of a session finds in its environment: the session, and the
+// token that says so to the daemon.
+const (
+	sessionVar = "PROCSUP_SESSION"
+	tokenVar   = "PROCSUP_TOKEN"
+)
+
+// verbName is what was typed: "wait", "session open".
+func verbName(c *cli.Context) string { return strings.TrimPrefix(c.Command.FullName(), c.App.Name+" ") }
 
 // do makes a call. If there is no daemon it starts one, once.
 func (r *remote) do(call func() error) error {
@@ -109,12 +121,14 @@ func (r *remote) explain(err error) error {
 // codeOf is the exit code of an error code.
 func codeOf(c handles.Code) int {
 	switch c {
-	case handles.CodeInvalid:
+	case handles.CodeInvalid, handles.CodeConfig:
 		return exitUsage
 	case handles.CodeNotFound, handles.CodeAmbiguous:
 		return exitNoHandle
 	case handles.CodeStarting:
 		return exitNoDaemon
+	case handles.CodeTimeout:
+		return exitTimedOut
 	case handles.CodeUnknown, handles.CodeInternal, handles.CodeUnsupported:
 		return exitProcsup
 	}
@@ -132,6 +146,28 @@ func oneHandle(c *cli.Context) (string, error) {
 	return "", usagef("%s: one handle at a time, not %q", c.Command.Name, c.Args().Slice())
 }
 
+// noArguments refuses what stands behind a verb that takes nothing.
+func noArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("%s: unexpected argument %q; see procsup %s --help", verbName(c), c.Args().First(), verbName(c))
+	}
+	return nil
+}
+
+// print writes a line of text, or with --json the value.
+func (r *remote) print(c *cli.Context, v any, text string) error {
+	if c.Bool("json") {
+		return printJSON(c, v)
+	}
+	if text == "" {
+		return nil
+	}
+	if _, err := fmt.Fprintln(c.App.Writer, text); err != nil {
+		return unusable("%s: write: %v", r.verb, err)
+	}
+	return nil
+}
+
 // millisFlag reads a duration flag in milliseconds; nil when it is not given.
 func millisFlag(c *cli.Context, name string) (*int64, error) {
 	if !c.IsSet(name) {
@@ -139,7 +175,7 @@ func millisFlag(c *cli.Context, name string) (*int64, error) {
 	}
 	d, err := parseDuration(c.String(name))
 	if err != nil {
-		return nil, usagef("%s: --%s: %v", c.Command.Name, name, err)
+		return nil, usagef("%s: --%s: %v", verbName(c), name, err)
 	}
 	ms := d.Milliseconds()
 	if d > 0 && ms == 0 {

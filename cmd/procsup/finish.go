@@ -29,8 +29,11 @@ func (j *job) finish() error {
 	}
 	j.sub.Reap()
 	j.tell(complete, passedOn)
+	told := j.streams.events.finish(handles.Settle(j.stop != nil, end.Code, end.Signal != 0))
 	if wanted {
-		if err := j.write(j.record(id, end, endedAt, complete)); err != nil {
+		r := j.record(id, end, endedAt, complete)
+		r.Events = told
+		if err := j.write(r); err != nil {
 			return unusable("run: %v", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"procsup/pgroup"
 	"procsup/platform"
 	"procsup/supervisor/outcome"
+	"procsup/supervisor/wire"
 )
 
 const (
@@ -84,6 +85,7 @@ func runForeground(o *options, signals *caught) error {
 		return j.notStarted(f)
 	}
 	j.streams.started()
+	j.streams.events.started()
 	j.letGo()
 	j.supervise()
 	return j.finish()
@@ -254,6 +256,7 @@ func (j *job) decide(cause handles.Cause, by, reason string, sig syscall.Signal)
 	}
 	j.stop = &decision{cause: cause, by: by, reason: reason, signal: ladder.Signal, at: time.Now()}
 	j.ending = true
+	j.streams.events.put(wire.Event{Kind: wire.EventStopping, Status: handles.Stopping})
 	go func() { // bounded by the ladder; supervise waits for it
 		j.settled <- j.group.Stop(ladder, j.next)
 	}()

@@ -20,11 +20,14 @@ ended. --session takes only those of one session.
 Examples:
    procsup list
    procsup list --all --limit 20
+   procsup list --all --kind test -S agent
    procsup list --json | jq -r '.handles[].handle_id'`
 
 func listCommand() *cli.Command {
 	return verb("list", "list handles", "", listHelp, doList,
 		&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that have ended"},
+		&cli.BoolFlag{Name: "active", Usage: "only those that live: the default"},
+		&cli.StringFlag{Name: "kind", Usage: "only `command`, test or build"},
 		&cli.IntFlag{Name: "limit", Usage: "at most `N`, the newest (0 = all)"},
 	)
 }
@@ -36,7 +39,10 @@ func doList(c *cli.Context, r *remote) error {
 	if c.Int("limit") < 0 {
 		return usagef("list: --limit: %d is negative", c.Int("limit"))
 	}
-	f := client.Filter{Live: !c.Bool("all"), Limit: c.Int("limit"), Session: c.String("session")}
+	if c.Bool("all") && c.Bool("active") {
+		return usagef("list: either --all or --active")
+	}
+	f := client.Filter{Kind: c.String("kind"), Live: !c.Bool("all"), Limit: c.Int("limit"), Session: c.String("session")}
 	var l *wire.List
 	if err := r.do(func() (err error) { l, err = r.List(context.Background(), f); return err }); err != nil {
 		return err

@@ -33,6 +33,8 @@ type options struct {
 	result             string
 	json, quiet        bool
 	containment        pgroup.Level
+	events             int // 0: none are made
+	eventsTo           string
 	argv               []string
 }
 
@@ -68,6 +70,9 @@ func parseRun(c *cli.Context) (*options, error) {
 	}
 	if o.env, err = environment(os.Environ(), c.String("env-mode"), c.StringSlice("env")); err != nil {
 		return nil, usagef("run: %v", err)
+	}
+	if err := o.parseEvents(c); err != nil {
+		return nil, err
 	}
 	if o.pty && o.stdin != "inherit" {
 		return nil, usagef("run: --pty gives the command a terminal as stdin; it cannot be combined with --stdin")
@@ -106,6 +111,22 @@ func (o *options) parseTimes(c *cli.Context) error {
 	return nil
 }
 
+func (o *options) parseEvents(c *cli.Context) error {
+	if !c.IsSet("events") && !c.IsSet("events-to") {
+		return nil
+	}
+	o.events, o.eventsTo = c.Int("events"), c.String("events-to")
+	switch {
+	case o.events < 1 || o.events > 1<<16:
+		return usagef("run: --events: %d is not from 1 to %d", o.events, 1<<16)
+	case c.IsSet("events-to") && o.eventsTo == "":
+		return usagef("run: --events-to: the path is empty")
+	case o.pty:
+		return usagef("run: --events is not for --pty")
+	}
+	return nil
+}
+
 func (o *options) checkDir() error {
 	if o.dir == "" {
 		return nil
@@ -131,7 +152,7 @@ func reason(err error) error {
 
 // captures reports whether output goes through procsup.
 func (o *options) captures() bool {
-	return o.capture != "" || o.json || o.noOutput > 0
+	return o.capture != "" || o.json || o.noOutput > 0 || o.events > 0
 }
 
 // parseDuration reads a Go duration, or a plain number of seconds.
@@ -168,7 +189,7 @@ func parseSize(s string) (int64, error) {
 }
 
 // minimalEnv is what --env-mode minimal keeps, besides LC_*.
-var minimalEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "PROCSUP_SESSION"}
+var minimalEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", sessionVar, tokenVar}
 
 // environment builds the command's environment. A later value of one name
 // wins.

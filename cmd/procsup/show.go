@@ -19,11 +19,13 @@ const showHelp = `Prints all that is known of a handle. Reading changes nothing.
 
 Examples:
    procsup show db
+   procsup show db --line
    procsup show --json $h | jq -r .output.stdout.path
    procsup show hto-01J8 --json | jq .status`
 
 func showCommand() *cli.Command {
-	return verb("show", "print the record of a handle", "HANDLE", showHelp, doShow)
+	return verb("show", "print the record of a handle", "HANDLE", showHelp, doShow,
+		&cli.BoolFlag{Name: "line", Usage: "one line: the id, how it stands, and its command"})
 }
 
 func doShow(c *cli.Context, r *remote) error {
@@ -38,7 +40,23 @@ func doShow(c *cli.Context, r *remote) error {
 	if c.Bool("json") {
 		return printJSON(c, rec)
 	}
+	if c.Bool("line") {
+		return r.print(c, nil, recordLine(rec))
+	}
 	return writeRecord(c.App.Writer, rec)
+}
+
+// recordLine is what somebody who has not seen the end hands on.
+func recordLine(r *handles.Record) string {
+	s := string(r.HandleID)
+	if r.Name != "" {
+		s += " " + r.Name
+	}
+	s += ": " + outcomeText(r)
+	if r.Error != "" {
+		s += ": " + plain(r.Error, 0)
+	}
+	return s + ": " + plain(r.Descriptor, 80)
 }
 
 // printJSON prints one value on one line.

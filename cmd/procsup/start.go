@@ -54,6 +54,9 @@ func startCommand() *cli.Command {
 		&cli.StringFlag{Name: "stdin", Usage: "`null`, pipe (see procsup send) or a file", Value: "null"},
 		&cli.BoolFlag{Name: "merge", Usage: "keep stderr in stdout, in the order written"},
 		&cli.StringFlag{Name: "max-output", Usage: "keep at most `SIZE` of each stream: the first 1M and the newest (default: 1G)"},
+		&cli.StringFlag{Name: "scope", Usage: "in the open scope `G` of the session"},
+		&cli.StringSliceFlag{Name: "notify-match", Usage: "a notice when the output has the text `PATTERN` for the first time (repeatable)"},
+		&cli.IntFlag{Name: "events", Usage: "keep `N` events for a slow receiver of procsup events (default: 1024)"},
 		&cli.StringFlag{Name: "idempotency-key", Usage: "a second start with the same `KEY` gives the first answer again"},
 	)
 	return cmd
@@ -82,6 +85,9 @@ func doStart(c *cli.Context, r *remote) error {
 	}
 	switch {
 	case a.Record != nil && a.Record.Status.Terminal():
+		if err := r.settle(a.SessionID, a.Batch, "delivered"); err != nil {
+			return err
+		}
 		return ended(a.Record)
 	case a.SpawnError != nil:
 		return ended(&handles.Record{HandleID: a.HandleID, Status: a.Status, SpawnError: a.SpawnError, Error: a.Error, Command: req.Command})
@@ -94,6 +100,7 @@ func parseStart(c *cli.Context, session string) (*wire.Start, error) {
 	req := &wire.Start{
 		Command: c.Args().Slice(), Session: session, Name: c.String("name"), Tag: c.String("kind"), Lease: c.String("lease"),
 		StopSignal: c.String("stop-signal"), Leftover: c.String("leftover"), Containment: c.String("containment"),
+		Scope: c.String("scope"), NotifyMatch: c.StringSlice("notify-match"),
 		Merge: c.Bool("merge"), NoStoreEnv: c.Bool("no-store-env"), Idempotency: c.String("idempotency-key"),
 	}
 	if len(req.Command) == 0 {
@@ -102,7 +109,7 @@ func parseStart(c *cli.Context, session string) (*wire.Start, error) {
 	if req.Command[0] == "" {
 		return nil, &exitError{code: exitNotFound, msg: "start: the command's name is empty"}
 	}
-	for _, f := range []func(*cli.Context, *wire.Start) error{startTimes, startWords, startPlace, startEnv} {
+	for _, f := range []func(*cli.Context, *wire.Start) error{startTimes, startWords, startEvents, startPlace, startStdin, startEnv} {
 		if err := f(c, req); err != nil {
 			return nil, err
 		}
@@ -130,22 +137,29 @@ func startTimes(c *cli.Context, req *wire.Start) (err error) {
 	return err
 }
 
+func startEvents(c *cli.Context, req *wire.Start) error {
+	if req.Events = c.Int("events"); c.IsSet("events") && req.Events < 1 {
+		return usagef("%s: --events: at least 1, not %d", verbName(c), req.Events)
+	}
+	return nil
+}
+
 func startWords(c *cli.Context, req *wire.Start) error {
 	if _, err := pgroup.ParseLeftover(req.Leftover); err != nil {
-		return usagef("start: --leftover: %v", err)
+		return usagef("%s: --leftover: %v", verbName(c), err)
 	}
 	if _, err := pgroup.ParseLevel(req.Containment); err != nil {
-		return usagef("start: --containment: %v", err)
+		return usagef("%s: --containment: %v", verbName(c), err)
 	}
 	if req.StopSignal != "" {
 		if err := checkStopSignal(req.StopSignal); err != nil {
-			return usagef("start: --stop-signal: %v", err)
+			return usagef("%s: --stop-signal: %v", verbName(c), err)
 		}
 	}
 	if s := c.String("max-output"); s != "" {
 		n, err := parseSize(s)
 		if err != nil {
-			return usagef("start: --max-output: %v", err)
+			return usagef("%s: --max-output: %v", verbName(c), err)
 		}
 		req.MaxOutput = n
 	}
@@ -165,28 +179,17 @@ func checkStopSignal(name string) error {
 	return nil
 }
 
-// startPlace fills in where the command runs and what it reads.
+// startPlace fills in where the command runs.
 func startPlace(c *cli.Context, req *wire.Start) error {
 	dir, err := filepath.Abs(c.String("dir")) // "" is the working directory
 	if err != nil {
-		return unusable("start: the current directory is unknown: %v", err)
+		return unusable("%s: the current directory is unknown: %v", verbName(c), err)
 	}
 	req.Dir = dir
 	if st, err := os.Stat(dir); err != nil {
-		return unusable("start: --dir %s: %v", dir, reason(err))
+		return unusable("%s: --dir %s: %v", verbName(c), dir, reason(err))
 	} else if !st.IsDir() {
-		return unusable("start: --dir %s: not a directory", dir)
-	}
-	req.Stdin = c.String("stdin")
-	if req.Stdin != "null" && req.Stdin != "pipe" {
-		if req.Stdin, err = filepath.Abs(req.Stdin); err != nil {
-			return unusable("start: --stdin: %v", err)
-		}
-		f, err := os.Open(req.Stdin)
-		if err != nil {
-			return unusable("start: --stdin %s: %v", req.Stdin, reason(err))
-		}
-		f.Close()
+		return unusable("%s: --dir %s: not a directory", verbName(c), dir)
 	}
 	if mask, ok := platform.Umask(); ok {
 		req.Umask = &mask
@@ -194,12 +197,35 @@ func startPlace(c *cli.Context, req *wire.Start) error {
 	return nil
 }
 
+// startStdin fills in what the command reads.
+func startStdin(c *cli.Context, req *wire.Start) (err error) {
+	req.Stdin = c.String("stdin")
+	if req.Stdin != "null" && req.Stdin != "pipe" {
+		if req.Stdin, err = filepath.Abs(req.Stdin); err != nil {
+			return unusable("%s: --stdin: %v", verbName(c), err)
+		}
+		f, err := os.Open(req.Stdin)
+		if err != nil {
+			return unusable("%s: --stdin %s: %v", verbName(c), req.Stdin, reason(err))
+		}
+		f.Close()
+	}
+	return nil
+}
+
 // startEnv fills in the environment. What is not UTF-8 cannot be sent: it is
 // left out, and that is said.
 func startEnv(c *cli.Context, req *wire.Start) error {
-	env, err := environment(os.Environ(), c.String("env-mode"), c.StringSlice("env"))
+	mode, set := c.String("env-mode"), c.StringSlice("env")
+	if mode == "" {
+		mode = "inherit"
+	}
+	if req.Session != "" && mode != "empty" { // in front: what the user sets wins
+		set = append([]string{sessionVar + "=" + req.Session}, set...)
+	}
+	env, err := environment(os.Environ(), mode, set)
 	if err != nil {
-		return usagef("start: %v", err)
+		return usagef("%s: %v", verbName(c), err)
 	}
 	req.Env = make([]string, 0, len(env))
 	for _, kv := range env {
@@ -207,7 +233,7 @@ func startEnv(c *cli.Context, req *wire.Start) error {
 		switch {
 		case !ok || name == "": // no variable: programs ignore it
 		case !utf8.ValidString(kv):
-			fmt.Fprintf(c.App.ErrWriter, "procsup: start: the variable %q is not UTF-8 and is left out\n", name)
+			fmt.Fprintf(c.App.ErrWriter, "procsup: "+verbName(c)+": the variable %q is not UTF-8 and is left out\n", name)
 		default:
 			req.Env = append(req.Env, kv)
 		}

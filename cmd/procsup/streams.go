@@ -30,11 +30,12 @@ const (
 // streams are the standard streams of the command: inherited, captured, or a
 // terminal of its own.
 type streams struct {
-	opt   *options
-	stdin *os.File     // nil: /dev/null
-	log   *capture.Log // nil: not captured
-	ends  []*os.File   // the command's ends of the pipes, ours until it has them
-	pty   *relay       // nil: no --pty
+	opt    *options
+	stdin  *os.File     // nil: /dev/null
+	log    *capture.Log // nil: not captured
+	events *events      // nil: none are made
+	ends   []*os.File   // the command's ends of the pipes, ours until it has them
+	pty    *relay       // nil: no --pty
 
 	copies sync.WaitGroup
 	cancel context.CancelFunc // ends the copies
@@ -55,8 +56,14 @@ func openStreams(o *options) (*streams, error) {
 			return nil, unusable("run: --stdin %s: %v", o.stdin, reason(err))
 		}
 	}
+	if s.events, err = openEvents(o); err != nil {
+		return nil, err
+	}
 	if o.captures() {
 		cfg := capture.Config{Dir: o.capture, MaxOutput: o.maxOutput}
+		if s.events != nil {
+			cfg.Published = s.events.captured
+		}
 		if !o.json {
 			cfg.Window = max(o.maxOutput/2, 1)
 			if o.capture == "" {

@@ -6,6 +6,7 @@ import "github.com/urfave/cli/v2"
 func daemonVerbs() []*cli.Command {
 	return []*cli.Command{
 		startCommand(), waitCommand(), waitOutputCommand(), cancelCommand(), restartCommand(), signalCommand(), sendCommand(),
-		showCommand(), listCommand(), logsCommand(), journalCommand(), daemonCommand(),
+		showCommand(), listCommand(), logsCommand(), eventsCommand(), journalCommand(), daemonCommand(),
+		sessionCommand(), scopeCommand(), pendingCommand(), continueCommand(), deliveriesCommand(), notifyCommand(), idleCommand(), shutdownCommand(),
 	}
 }

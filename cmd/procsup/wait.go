@@ -14,7 +14,8 @@ import (
 const waitHelp = `Waits until each HANDLE has ended and exits as it ended: its exit code, 128+n
 for a death by signal n, 124 for a deadline. With several handles: 0 if all
 ended well, else the code of the first in the order given that did not. The
-wait survives a restart of the daemon. --timeout bounds the wait and cancels
+wait survives a restart of the daemon. An end that is owed to a session is taken
+out of its inbox, and acknowledged once it was printed. --timeout bounds the wait and cancels
 nothing; --timeout 0 does not wait at all.
 
 Exit codes: as above · 75 not ended within the timeout · 66 no such handle ·
@@ -59,6 +60,9 @@ func doWait(c *cli.Context, r *remote) error {
 				return err
 			}
 		}
+		if err := r.settle(w.Record.SessionID, w.Batch, "delivered"); err != nil {
+			return err
+		}
 		if !w.Record.Status.Terminal() {
 			if first == nil {
 				first = &exitError{code: exitTimedOut, msg: fmt.Sprintf("wait: %s is still %s", ref, w.Record.Status)}
@@ -86,7 +90,7 @@ func left(ms *int64, began time.Time) time.Duration {
 
 func waitOne(r *remote, ref string, timeout time.Duration) (w *wire.Waited, err error) {
 	err = r.do(func() (err error) {
-		w, err = r.Wait(context.Background(), ref, timeout)
+		w, err = r.WaitTake(context.Background(), ref, timeout)
 		return err
 	})
 	return w, err

@@ -171,7 +171,7 @@ func (o *options) hello(ctx context.Context, patience time.Duration) error {
 
 // ask tells the running daemon to end or to replace its supervisor.
 func ask(o *options) error {
-	c := client.New(client.Config{Socket: o.socket, State: o.state})
+	c := client.New(client.Config{Socket: o.socket, State: o.state, Token: os.Getenv("PROCSUP_TOKEN")})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace+5*time.Second)
 	defer cancel()

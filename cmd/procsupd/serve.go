@@ -151,6 +151,7 @@ func (v *server) end(deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	v.Shutdown(ctx)
+	v.door.Leave()
 	_ = v.srv.Shutdown(ctx)
 	err := v.Close()
 	_ = os.Remove(filepath.Join(v.Dir(), "socket"))

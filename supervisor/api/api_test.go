@@ -121,8 +121,14 @@ func TestS3_49_StartingUntilOpened(t *testing.T) {
 			body = `{"signal":"TERM"}`
 		case operation{"POST", wire.PathCancelByID}:
 			body = `{"handle_id":"x"}`
+		case operation{"POST", wire.PathRun}:
+			body = startJSON("exit 0", "")
+		case operation{"POST", wire.PathAcknowledge}:
+			body = `{"batch":"x"}`
+		case operation{"POST", wire.PathScopes}:
+			body = `{"name":"x"}`
 		}
-		s.refused(t, o.method, strings.Replace(o.path, "{h}", "x", 1), body, handles.CodeStarting, http.StatusServiceUnavailable)
+		s.refused(t, o.method, strings.NewReplacer("{h}", "x", "{s}", "x", "{g}", "x").Replace(o.path), body, handles.CodeStarting, http.StatusServiceUnavailable)
 	}
 	if res := s.call(t, "GET", wire.PathOpenAPI, "", nil); res.StatusCode != http.StatusOK {
 		t.Errorf("openapi while starting: %d", res.StatusCode)
@@ -149,7 +155,7 @@ func operations(t *testing.T) (all []operation) {
 			all = append(all, operation{strings.ToUpper(m), path})
 		}
 	}
-	if len(all) < 15 {
+	if len(all) < 36 {
 		t.Fatalf("only %d operations: %v", len(all), all)
 	}
 	return append(all, operation{"GET", wire.PathOpenAPI})

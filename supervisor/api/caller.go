@@ -30,12 +30,15 @@ func (f From) caller(ctx context.Context) supervisor.Caller {
 
 // lines answers with a stream of JSON values as they come. What goes wrong
 // before the first is answered as an error; later the connection is broken off.
-func lines(media string, frame func(any) []byte, produce func(ctx context.Context, each func(any) error) error) *huma.StreamResponse {
+func (d *Door) lines(media string, frame func(any) []byte, produce func(ctx context.Context, each func(any) error) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
 		ctl := http.NewResponseController(w)
 		begun := false
-		err := produce(r.Context(), func(v any) error {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(d.left, cancel)()
+		err := produce(ctx, func(v any) error {
 			if !begun {
 				w.Header().Set("Content-Type", media)
 				w.Header().Set("Cache-Control", "no-store")

@@ -50,6 +50,7 @@ type Backend interface {
 	ShutdownSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
 	DeleteSession(ctx context.Context, name string, req wire.EndSession, who supervisor.Caller) (*wire.SessionReport, error)
 	MayStop(who supervisor.Caller) error
+	ShutdownAll(ctx context.Context, req wire.Shutdown) (*wire.DaemonReport, error)
 	OpenScope(ctx context.Context, name string, req handles.Scope) (*handles.Scope, error)
 	Scopes(ctx context.Context, name string) (*wire.Scopes, error)
 	CancelScope(ctx context.Context, name, scope string, req wire.EndSession) (*wire.ScopeReport, error)
@@ -85,11 +86,14 @@ type Door struct {
 	backend  atomic.Pointer[Backend]
 	requests chan Request
 	bodyTime time.Duration // tests have less of it
+	left     context.Context
+	leave    context.CancelFunc
 }
 
 // NewDoor makes a door that is still closed.
 func NewDoor() *Door {
 	d := &Door{requests: make(chan Request, 1), bodyTime: bodyTime}
+	d.left, d.leave = context.WithCancel(context.Background())
 	d.mux, _ = routes(d)
 	return d
 }
@@ -103,6 +107,10 @@ func New(s Backend) *Door {
 
 // Open lets clients in.
 func (d *Door) Open(s Backend) { d.backend.Store(&s) }
+
+// Leave ends the answers that go on, so that a server can be shut down which
+// waits for answers under way.
+func (d *Door) Leave() { d.leave() }
 
 // Requests tells when a client asks for the end, or for a successor, of the
 // process that serves.

@@ -142,13 +142,14 @@ func (d *Door) reads(a huma.API) {
 		func(ctx context.Context, in *struct {
 			Session string `query:"session" doc:"only of this session; empty = of all"`
 			Live    bool   `query:"live" doc:"only what has not ended"`
+			Kind    string `query:"kind" enum:"command,test,build," doc:"only what was started as this"`
 			Limit   int    `query:"limit" minimum:"0" doc:"at most so many; 0 = all"`
 		}) (*reply[wire.List], error) {
 			s, err := d.server()
 			if err != nil {
 				return nil, err
 			}
-			return answer(s.List(ctx, journal.Filter{Session: in.Session, LiveOnly: in.Live, Limit: in.Limit}))
+			return answer(s.List(ctx, journal.Filter{Session: in.Session, LiveOnly: in.Live, Limit: in.Limit, Tag: in.Kind}))
 		})
 }
 
@@ -209,7 +210,7 @@ func (d *Door) stops(a huma.API) {
 			}
 			return answer(s.Cancel(ctx, in.Body.HandleID, in.Session, in.Body.Cancel))
 		})
-	huma.Register(a, post(a, wire.PathShutdown, "shutdown", "End the daemon, or with replace restart it; answered before it is done"),
+	huma.Register(a, post(a, wire.PathShutdown, "shutdown", "End the daemon, or with replace restart it; answered before it is done, with report when all work has ended"),
 		func(ctx context.Context, in *struct {
 			From
 			Body *wire.Shutdown
@@ -226,11 +227,17 @@ func (d *Door) stops(a huma.API) {
 				return nil, fail(err)
 			}
 			req := or(in.Body)
+			a := &wire.Accepted{Accepted: true, Generation: hello.Generation}
+			if req.Report && !req.Replace {
+				if a.Report, err = s.ShutdownAll(ctx, req); err != nil {
+					return nil, fail(err)
+				}
+			}
 			select {
 			case d.requests <- Request{Replace: req.Replace, Exe: req.Exe}:
 			default: // one is pending
 			}
-			return answer(&wire.Accepted{Accepted: true, Generation: hello.Generation}, nil)
+			return answer(a, nil)
 		})
 }
 

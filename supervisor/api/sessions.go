@@ -200,7 +200,7 @@ func (d *Door) streams(a huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return lines(eventStream, sent, func(ctx context.Context, each func(any) error) error {
+			return d.lines(eventStream, sent, func(ctx context.Context, each func(any) error) error {
 				return s.Notices(ctx, in.S, max(in.Since, in.Last), func(n wire.Notice) error { return each(n) })
 			}), nil
 		})
@@ -213,7 +213,7 @@ func (d *Door) streams(a huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return lines(eventStream, sent, func(ctx context.Context, each func(any) error) error {
+			return d.lines(eventStream, sent, func(ctx context.Context, each func(any) error) error {
 				return s.Events(ctx, in.H, in.Session, in.Take, func(e wire.Event) error { return each(e) })
 			}), nil
 		})
@@ -232,7 +232,7 @@ func (d *Door) held(a huma.API) {
 				return nil, err
 			}
 			who := in.caller(ctx)
-			return lines(ndjson, jsonLine, func(ctx context.Context, each func(any) error) error {
+			return d.lines(ndjson, jsonLine, func(ctx context.Context, each func(any) error) error {
 				rec, err := s.Run(ctx, in.Body, who, func(a *wire.Started) error { return each(wire.RunLine{Started: a}) })
 				if err != nil {
 					return err
@@ -250,7 +250,7 @@ func (d *Door) held(a huma.API) {
 				return nil, err
 			}
 			who := in.caller(ctx)
-			return lines(ndjson, jsonLine, func(ctx context.Context, each func(any) error) error {
+			return d.lines(ndjson, jsonLine, func(ctx context.Context, each func(any) error) error {
 				return s.Attach(ctx, or(in.Body), who, func(v *handles.Session) error { return each(v) })
 			}), nil
 		})

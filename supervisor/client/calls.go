@@ -176,12 +176,13 @@ func (c *Client) Show(ctx context.Context, ref string) (*handles.Record, error) 
 type Filter struct {
 	Session string
 	Live    bool
-	Limit   int // 0 = no limit
+	Kind    string // command, test, build
+	Limit   int    // 0 = no limit
 }
 
 // List returns records, newest first.
 func (c *Client) List(ctx context.Context, f Filter) (*wire.List, error) {
-	t := target(wire.PathHandles).with("session", f.Session).with("live", f.Live).with("limit", f.Limit)
+	t := target(wire.PathHandles).with("session", f.Session).with("live", f.Live).with("kind", f.Kind).with("limit", f.Limit)
 	return call[wire.List](ctx, c, freely, request{method: "GET", target: t.String()})
 }
 

@@ -12,12 +12,20 @@ import (
 // Shutdown ends the daemon and every command of it, and returns when it is
 // gone.
 func (c *Client) Shutdown(ctx context.Context) error {
+	_, err := c.ShutdownReport(ctx, wire.Shutdown{})
+	return err
+}
+
+// ShutdownReport is Shutdown that says, if req asks for it, what became of the
+// commands.
+func (c *Client) ShutdownReport(ctx context.Context, req wire.Shutdown) (*wire.DaemonReport, error) {
 	hello, err := c.Hello(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := post[wire.Accepted](ctx, c, never, wire.PathShutdown, wire.Shutdown{}); err != nil {
-		return err
+	a, err := call[wire.Accepted](ctx, c, never, c.signed(request{method: "POST", target: wire.PathShutdown, kind: jsonKind, body: marshal(req)}))
+	if err != nil {
+		return nil, err
 	}
 	pid := hello.KeeperPID
 	if pid == 0 {
@@ -25,16 +33,16 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	for !platform.AwaitGone(pid, 50*time.Millisecond) { // a look at the context now and then
 		if ctx.Err() != nil {
-			return fmt.Errorf("wait for the end of process %d: %w", pid, context.Cause(ctx))
+			return a.Report, fmt.Errorf("wait for the end of process %d: %w", pid, context.Cause(ctx))
 		}
 	}
-	return nil
+	return a.Report, nil
 }
 
 // Replace makes the daemon start exe, "" = the same binary, as its supervisor
 // and returns when that answers. Commands live on.
 func (c *Client) Replace(ctx context.Context, exe string) error {
-	a, err := post[wire.Accepted](ctx, c, never, wire.PathShutdown, wire.Shutdown{Replace: true, Exe: exe})
+	a, err := call[wire.Accepted](ctx, c, never, c.signed(request{method: "POST", target: wire.PathShutdown, kind: jsonKind, body: marshal(wire.Shutdown{Replace: true, Exe: exe})}))
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,8 @@ type Batch struct {
 type Filter struct {
 	Session  string
 	LiveOnly bool
-	Limit    int // 0 = no limit
+	Limit    int    // 0 = no limit
+	Tag      string // command, test, build; "" = all. Supervisor.List looks at it, not the journal
 }
 
 // Options of Open. The zero value is what the daemon uses.

@@ -32,12 +32,27 @@ type JournalReport struct {
 type Shutdown struct {
 	Replace bool   `json:"replace,omitempty"` // commands live on
 	Exe     string `json:"exe,omitempty"`     // with replace: the new binary; "" = the same path
+	// Report ends all work before the answer, which tells what became of it.
+	Report      bool   `json:"report,omitempty"`
+	GraceMS     *int64 `json:"grace_ms,omitempty"`     // with report; null = each run's own
+	RequireIdle bool   `json:"require_idle,omitempty"` // with report: refuse while something runs or is owed
+	Reason      string `json:"reason,omitempty"`       // with report
 }
 
 // Accepted answers what is done after the answer.
 type Accepted struct {
-	Accepted   bool `json:"accepted"`
-	Generation int  `json:"generation"` // of the supervisor that answers
+	Accepted   bool          `json:"accepted"`
+	Generation int           `json:"generation"` // of the supervisor that answers
+	Report     *DaemonReport `json:"report,omitempty"`
+}
+
+// DaemonReport says what the end of the daemon ended and what it could not end.
+type DaemonReport struct {
+	Error        handles.Code      `json:"error,omitempty"` // shutdown_timeout: not all was ended in time
+	Ended        []handles.ID      `json:"ended"`
+	StillActive  []handles.ID      `json:"still_active"`
+	StillRunning []handles.Process `json:"still_running"`
+	Owed         int               `json:"owed"` // ends that are delivered after the next start
 }
 
 // IndexEntry says when bytes of a stream came, at chunk precision, or that they

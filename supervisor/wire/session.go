@@ -222,7 +222,8 @@ type Event struct {
 }
 
 // RunLine is one line of the answer to a foreground run: the envelope first,
-// then, when it has ended, its record.
+// then its record, when it has ended or was released (background_after_ms), which
+// its status tells.
 type RunLine struct {
 	Started *Started        `json:"started,omitempty"`
 	Record  *handles.Record `json:"record,omitempty"`

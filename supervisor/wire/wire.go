@@ -57,19 +57,21 @@ type Start struct {
 	Name    string   `json:"name,omitempty"` // unique among the live handles of its session
 	Tag     string   `json:"tag,omitempty"`  // command, test, build
 	// Lease is awaited or service; "" = the session's default.
-	Lease        string `json:"lease,omitempty"`
-	DeadlineMS   int64  `json:"deadline_ms,omitempty"`  // 0 = none
-	NoOutputMS   int64  `json:"no_output_ms,omitempty"` // 0 = none
-	GraceMS      *int64 `json:"grace_ms,omitempty"`     // null = 2 s, 10 s for lease service
-	StopSignal   string `json:"stop_signal,omitempty"`  // "" = TERM
-	Leftover     string `json:"leftover,omitempty"`     // kill, wait, keep; "" = kill
-	Containment  string `json:"containment,omitempty"`
-	Stdin        string `json:"stdin,omitempty"` // null, pipe, or an absolute path; "" = null
-	Merge        bool   `json:"merge,omitempty"`
-	MaxOutput    int64  `json:"max_output,omitempty"`   // bytes per stream, 0 = 1 GiB
-	NoStoreEnv   bool   `json:"no_store_env,omitempty"` // the environment is not journaled; restart is refused
-	Idempotency  string `json:"idempotency_key,omitempty"`
-	BackgroundMS *int64 `json:"background_after_ms,omitempty"` // wait so long for the end before answering
+	Lease       string `json:"lease,omitempty"`
+	DeadlineMS  int64  `json:"deadline_ms,omitempty"`  // 0 = none
+	NoOutputMS  int64  `json:"no_output_ms,omitempty"` // 0 = none
+	GraceMS     *int64 `json:"grace_ms,omitempty"`     // null = 2 s, 10 s for lease service
+	StopSignal  string `json:"stop_signal,omitempty"`  // "" = TERM
+	Leftover    string `json:"leftover,omitempty"`     // kill, wait, keep; "" = kill
+	Containment string `json:"containment,omitempty"`
+	Stdin       string `json:"stdin,omitempty"` // null, pipe, or an absolute path; "" = null
+	Merge       bool   `json:"merge,omitempty"`
+	MaxOutput   int64  `json:"max_output,omitempty"`   // bytes per stream, 0 = 1 GiB
+	NoStoreEnv  bool   `json:"no_store_env,omitempty"` // the environment is not journaled; restart is refused
+	Idempotency string `json:"idempotency_key,omitempty"`
+	// BackgroundMS: wait so long for the end before answering. A foreground run
+	// that has not ended by then is released: it goes on as a handle.
+	BackgroundMS *int64 `json:"background_after_ms,omitempty"`
 	// Foreground makes it the session's parent run: one at a time, and it ends
 	// with its caller. Only PathRun takes it.
 	Foreground  bool          `json:"foreground,omitempty"`
@@ -77,6 +79,7 @@ type Start struct {
 	Scope       string        `json:"scope,omitempty"`        // an open scope of the session
 	Events      int           `json:"events,omitempty"`       // kept for a slow receiver; 0 = 1024
 	NotifyMatch []string      `json:"notify_match,omitempty"` // literal patterns; a notice when each is first written
+	Inline      bool          `json:"inline,omitempty"`       // foreground: head and tail of the output in the record
 }
 
 // Started answers a start: the envelope of design.md §7.
