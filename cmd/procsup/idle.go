@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -58,6 +59,9 @@ func doIdle(c *cli.Context, r *remote) error {
 		}
 	}
 	var i *wire.Idle
+	if wait != 0 {
+		defer waiting(os.Stderr, "the session to be quiet")()
+	}
 	if err := r.do(func() (err error) { i, err = r.Idle(context.Background(), wait, expect); return err }); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"procsup/handles"
 	"procsup/supervisor/client"
 	"procsup/supervisor/wire"
 )
@@ -63,19 +64,17 @@ func writeHandles(w io.Writer, l *wire.List) error {
 	if len(l.Handles) == 0 {
 		return nil
 	}
+	paint := colours(w)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "HANDLE\tNAME\tSESSION\tSTATUS\tEXIT\tTIME\tCOMMAND")
+	fmt.Fprintf(t, "HANDLE\tNAME\tSESSION\t%s\tEXIT\tTIME\tCOMMAND\n", head(paint, "STATUS"))
 	for i := range l.Handles {
 		h := &l.Handles[i]
 		exit := h.Signal
 		if h.ExitCode != nil {
 			exit = strconv.Itoa(*h.ExitCode)
 		}
-		d := time.Duration(h.DurationMS) * time.Millisecond
-		if d >= time.Second {
-			d = d.Round(time.Second)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.HandleID, dash(h.Name), h.SessionID, h.Status, dash(exit), d, plain(h.Descriptor, 60))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.HandleID, dash(h.Name), h.SessionID, painted(paint, h.Status), dash(exit),
+			people(time.Duration(h.DurationMS)*time.Millisecond), plain(h.Descriptor, 60))
 	}
 	return t.Flush()
 }
@@ -85,4 +84,20 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// painted is a status in its colour. Every cell of the column has as many bytes
+// of colour, so that the columns stay aligned.
+func painted(on bool, s handles.Status) string {
+	if !on {
+		return string(s)
+	}
+	return colourOf(s) + string(s) + "\x1b[0m"
+}
+
+func head(on bool, s string) string {
+	if !on {
+		return s
+	}
+	return "\x1b[39m" + s + "\x1b[0m"
 }

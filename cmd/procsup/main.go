@@ -31,6 +31,10 @@ func main() {
 		signals = catchEarly()
 	}
 	app := newApp(os.Stdout, os.Stderr, signals)
+	if len(os.Args) > 1 && os.Args[1] == completeVerb {
+		complete(app, os.Args[2:])
+		return
+	}
 	end(app.Run(flagsFirst(app, os.Args)))
 }
 
@@ -92,7 +96,7 @@ func newApp(out, errOut io.Writer, signals *caught) *cli.App {
 		CommandNotFound: func(c *cli.Context, name string) {
 			end(usagef("unknown verb %q; see procsup --help", name))
 		},
-		Commands: append([]*cli.Command{runCommand(signals), doctorCommand(), versionCommand()}, daemonVerbs()...),
+		Commands: append([]*cli.Command{runCommand(signals), doctorCommand(), versionCommand(), manCommand(), completionCommand()}, daemonVerbs()...),
 	}
 }
 

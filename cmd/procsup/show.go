@@ -91,7 +91,7 @@ func writeRecord(w io.Writer, r *handles.Record) error {
 	if !r.EndedAt.IsZero() {
 		row("ended", r.EndedAt.Local().Format(time.DateTime))
 	}
-	row("took", (time.Duration(r.DurationMS) * time.Millisecond).String())
+	row("took", people(time.Duration(r.DurationMS)*time.Millisecond))
 	if s := r.Stop; s != nil {
 		row("stopped by", plain(fmt.Sprintf("%s: %s (%s)", s.By, s.Reason, s.Answer), 0))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -89,6 +90,9 @@ func left(ms *int64, began time.Time) time.Duration {
 }
 
 func waitOne(r *remote, ref string, timeout time.Duration) (w *wire.Waited, err error) {
+	if timeout >= 0 {
+		defer waiting(os.Stderr, ref)()
+	}
 	err = r.do(func() (err error) {
 		w, err = r.WaitTake(context.Background(), ref, timeout)
 		return err

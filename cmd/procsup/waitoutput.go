@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 
 	"github.com/urfave/cli/v2"
@@ -59,6 +60,7 @@ func doWaitOutput(c *cli.Context, r *remote) error {
 		req.TimeoutMS = max(*ms, 1) // 0 would be for ever
 	}
 	var w *wire.OutputWaited
+	defer waiting(os.Stderr, ref+" to write "+req.Pattern)()
 	if err := r.do(func() (err error) { w, err = r.WaitOutput(context.Background(), ref, req); return err }); err != nil {
 		return err
 	}
