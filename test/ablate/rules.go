@@ -215,6 +215,14 @@ var rules = []rule{
 		tests: []string{"TestS4_41_RoomForTheEnd"},
 	},
 	{
+		name:  "place-for-the-end",
+		says:  "the end's place in the inbox is set aside at the admission, and is then never refused (S1-51)",
+		file:  "supervisor/inbox.go",
+		old:   "if n := sess.places + len(sess.owed); n >= wire.InboxSize {",
+		new:   "if n := len(sess.owed); n >= wire.InboxSize {",
+		tests: []string{"TestS1_51_APlaceIsKeptForEachEnd"},
+	},
+	{
 		name:  "ends-wait-for-room",
 		says:  "an end that finds no room waits for it and is not given up (S4-41)",
 		file:  "supervisor/journal/writer.go",
