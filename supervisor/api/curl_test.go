@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -84,6 +85,9 @@ func TestCurlDoesEverything(t *testing.T) {
 	curlSession(curl, has, start)
 	curlAttach(t, s, func() { curl(wire.PathSessionClose, "", "", "-X", "POST") })
 	delete(todo, operation{"POST", wire.PathAttach})
+	h = start("read x", `,"stdin":"pipe"`)
+	curlEvents(t, s, h, func() { curl(wire.PathStdin, h, "?close=true", "-X", "POST") })
+	delete(todo, operation{"GET", wire.PathEvents})
 	has("shutdown", curl(wire.PathShutdown, "", "", "-d", `{"replace":true}`), `"accepted":true`)
 	<-d.Requests()
 	if len(todo) > 0 {
@@ -134,8 +138,32 @@ func curlSession(curl func(pattern, h, query string, args ...string) string, has
 	has("notices", curl(wire.PathNotices, "", "?since=1"), `"kind":"closed"`)
 	has("session close", curl(wire.PathSessionClose, "", "", "-X", "POST"), `"session":"s"`)
 	has("session delete", curl(wire.PathSession, "", "", "-X", "DELETE"), `"session":"s"`)
-	h = start("exec sleep 0.1", "")
-	has("events", curl(wire.PathEvents, h, ""), `"kind":"ended"`)
+}
+
+// curlEvents reads the events of a run that ends once they are being read.
+func curlEvents(t *testing.T, s *served, h string, end func()) {
+	t.Helper()
+	url := "http://procsup" + strings.Replace(wire.PathEvents, "{h}", h, 1)
+	cmd := exec.CommandContext(t.Context(), "curl", "-sSN", "--fail", "--unix-socket", s.socket, url)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	if _, err := r.ReadString('\n'); err != nil { // of its start
+		t.Fatal(err)
+	}
+	end()
+	rest, err := io.ReadAll(r)
+	if err != nil || !strings.Contains(string(rest), `"kind":"ended"`) {
+		t.Errorf("events: %s, %v", rest, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("events: %v", err)
+	}
 }
 
 // curlAttach holds a session until somebody else closes it.

@@ -193,7 +193,7 @@ var rules = []rule{
 	{
 		name:  "name-frees-at-the-end",
 		says:  "a name is free once the end is durable, and not before (A22, S4-40)",
-		file:  "supervisor/run.go",
+		file:  "supervisor/live.go",
 		old:   "\ts.unname(r)\n",
 		new:   "",
 		tests: []string{"TestA22_NameIsTakenOnce", "TestS4_40_TheNewerIsNamed"},
@@ -209,10 +209,18 @@ var rules = []rule{
 	{
 		name:  "room-for-the-end",
 		says:  "room for the end is set aside at the admission (S4-41)",
-		file:  "supervisor/start.go",
-		old:   "s.journal.SetReserve(int64(len(s.runs)) * journal.ReservePerRun) // room for its end",
+		file:  "supervisor/live.go",
+		old:   "s.journal.SetReserve(int64(len(s.runs)+s.owed) * journal.ReservePerRun)",
 		new:   "_ = journal.ReservePerRun",
 		tests: []string{"TestS4_41_RoomForTheEnd"},
+	},
+	{
+		name:  "place-for-the-end",
+		says:  "the end's place in the inbox is set aside at the admission, and is then never refused (S1-51)",
+		file:  "supervisor/inbox.go",
+		old:   "if n := sess.places + len(sess.owed); n >= wire.InboxSize {",
+		new:   "if n := len(sess.owed); n >= wire.InboxSize {",
+		tests: []string{"TestS1_51_APlaceIsKeptForEachEnd"},
 	},
 	{
 		name:  "ends-wait-for-room",
@@ -237,8 +245,8 @@ var rules = []rule{
 		name: "decision-does-not-wait",
 		says: "a decision waits for nothing (S4-05, S4-08, S4-09)",
 		file: "supervisor/decide.go",
-		old:  "\tr.ring()\n\twake(r.kick)\n\treturn st, true",
-		new:  "\t_ = st.durable.Wait()\n\ttime.Sleep(100 * time.Millisecond)\n\tr.ring()\n\twake(r.kick)\n\treturn st, true",
+		old:  "\twake(r.kick)\n\treturn st, true",
+		new:  "\t_ = st.durable.Wait()\n\ttime.Sleep(100 * time.Millisecond)\n\twake(r.kick)\n\treturn st, true",
 		tests: []string{
 			"TestS4_08_ADecisionReadsNothingAndWaitsForNothing", "TestS4_42_OneDecisionWithoutWaiting", "TestS4_09_AStopUnderLoadDoesNotWait",
 		},

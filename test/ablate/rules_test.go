@@ -75,10 +75,11 @@ func TestS4_37_WhatNobodyMissesIsReported(t *testing.T) {
 	if fence.name != "fence" {
 		t.Fatal("the third rule is another one now")
 	}
-	unmissed, moved, broken := fence, fence, fence
+	unmissed, moved, broken, untested := fence, fence, fence, fence
 	unmissed.new = "_ = fence\n\t" + fence.old
 	moved.old = "no such text"
 	broken.new = "return nonsense"
+	untested.tests = []string{"TestNobodyWrote"}
 	for name, c := range map[string]struct {
 		r    rule
 		want string
@@ -87,6 +88,7 @@ func TestS4_37_WhatNobodyMissesIsReported(t *testing.T) {
 		"unmissed": {unmissed, "fence .*passes without it: TestS4_43_Fence"},
 		"moved":    {moved, "fence: .*the rule moved"},
 		"broken":   {broken, "does not compile"},
+		"untested": {untested, "there is no test TestNobodyWrote"},
 	} {
 		_, err := s.without(c.r)
 		text := ""

@@ -85,7 +85,11 @@ func (s *scratch) allPass(chosen []rule) error {
 			}
 			built[pkg] = bin
 		}
-		if ok, say := s.passes(built[pkg], pkg, test); !ok {
+		ok, say, err := s.passes(built[pkg], pkg, test)
+		if err != nil {
+			return err
+		}
+		if !ok {
 			return fmt.Errorf("%s fails as it is:\n%s", test, say)
 		}
 	}
@@ -120,7 +124,10 @@ func (s *scratch) without(r rule) (say string, err error) {
 	}
 	var passed []string
 	for _, test := range r.tests {
-		ok, out := s.passes(bin, r.in(), test)
+		ok, out, err := s.passes(bin, r.in(), test)
+		if err != nil {
+			return say, err
+		}
 		say += fmt.Sprintf("--- %s without %s\n%s", test, r.name, out)
 		if ok {
 			passed = append(passed, test)
@@ -155,15 +162,15 @@ func (s *scratch) build(pkg string) (bin string, err error) {
 	return bin, nil
 }
 
-// passes runs one test. A name that is no test is a failure of neither kind.
-func (s *scratch) passes(bin, pkg, test string) (ok bool, say string) {
+// passes runs one test. A name that is no test neither passes nor fails.
+func (s *scratch) passes(bin, pkg, test string) (ok bool, say string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost+10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, "-test.run", "^"+test+"$", "-test.timeout", atMost.String(), "-test.v")
 	cmd.Dir = filepath.Join(s.dir, pkg)
 	out, err := cmd.CombinedOutput()
 	if !bytes.Contains(out, []byte("=== RUN   "+test+"\n")) {
-		panic("there is no test " + test + " in " + pkg + ": " + string(out)) // the list is wrong, whatever else
+		return false, "", fmt.Errorf("there is no test %s in %s, or it did not get as far: %w\n%s", test, pkg, err, out)
 	}
-	return err == nil, string(out)
+	return err == nil, string(out), nil
 }
