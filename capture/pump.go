@@ -50,7 +50,9 @@ func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
 		return nil, err
 	}
 	s.addPipe()
-	p.wake()
+	p.mu.Lock() // against stop
+	defer p.mu.Unlock()
+	in.arm() // not wake: a pipe in which nothing is yet needs no open spool
 	return p, nil
 }
 

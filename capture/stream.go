@@ -24,6 +24,7 @@ type Stream struct {
 	bell      chan struct{}
 	room      chan struct{} // closed when a follower or matcher has moved on
 	holes     ranges
+	unkept    Range // was only in memory when the spool was closed for good
 	missing   string
 	tail      *tail // the newest bytes while the spool cannot take them
 	pipes     int   // pipes not at their end
@@ -48,7 +49,7 @@ func (s *Stream) Extent() Extent {
 	defer s.mu.Unlock()
 	return Extent{
 		Total:   s.total.Load(),
-		Omitted: append([]Range(nil), s.holes...),
+		Omitted: append(ranges(nil), s.holes...).add(s.unkept),
 		Missing: s.missing,
 	}
 }

@@ -207,7 +207,11 @@ func (s *Stream) settleSpool() {
 		s.w.idler = nil
 	}
 	if s.w.broken && s.mend() != nil {
-		s.log.index.gap(s.src, Range{s.w.gap, s.total.Load()}, s.w.why)
+		gap := Range{s.w.gap, s.total.Load()}
+		s.log.index.gap(s.src, gap, s.w.why)
+		s.mu.Lock()
+		s.unkept = gap
+		s.mu.Unlock()
 	}
 	s.rest()
 }

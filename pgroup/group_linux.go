@@ -29,9 +29,10 @@ type Group struct {
 	children *Subreaper       // told of every child of ours, also at level Grp; nil without one
 	session  bool
 	wantMark bool
-	mark     uint64 // 0 = none, see Config.Mark
-	base     int    // session in which the command was started; 0 = unknown
-	remote   bool   // started by another process, see OpenRemote
+	mark     uint64    // 0 = none, see Config.Mark
+	base     int       // session in which the command was started; 0 = unknown
+	remote   bool      // started by another process, see OpenRemote
+	siblings *Siblings // nil when remote: all processes are scanned
 	token    string
 	started  time.Time
 	spawner  int64 // our own memory high-water mark at spawn, bytes

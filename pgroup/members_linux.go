@@ -21,6 +21,8 @@ func (g *Group) members() []platform.Stat {
 		f.addCgroup()
 	}
 	switch {
+	case g.remote && g.siblings != nil:
+		f.addOrphans()
 	case g.remote:
 		f.addRemote()
 	case g.sub != nil:

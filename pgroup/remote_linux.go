@@ -21,6 +21,9 @@ type Remote struct {
 	Cgroup  string // "" = none
 	Token   string // "" = none
 	Mark    uint64 // 0 = none, see Config.Mark
+	// Siblings are the children of the command's parent, when that is a subreaper
+	// of ours; nil: every process there is has to be looked at.
+	Siblings *Siblings
 }
 
 // OpenRemote makes a Group of a command of which this process is not the
@@ -29,6 +32,7 @@ type Remote struct {
 func OpenRemote(r Remote) (*Group, error) {
 	g := newGroup(r.Session, r.Token)
 	g.pid, g.remote, g.level, g.exit, g.mark = r.PID, true, Tree, platform.Exit{Code: -1}, r.Mark
+	g.siblings = r.Siblings
 	g.identity = platform.Identity{BootID: platform.BootID(), PID: r.PID}
 	if err := unix.SetNonblock(r.Pidfd, true); err != nil {
 		return nil, fmt.Errorf("pidfd of command %d: %w", r.PID, err)
@@ -40,6 +44,7 @@ func OpenRemote(r Remote) (*Group, error) {
 	}
 	if r.Cgroup != "" {
 		if g.cgroup, err = platform.OpenCgroup(r.Cgroup); err == nil {
+			g.cgroup.CloseFD() // nothing is started in it
 			g.level = Cgroup
 		}
 	}
@@ -119,13 +124,12 @@ func (g *Group) groupLives() bool {
 // group and session, descendants, and carriers of its token.
 func (f *finder) addRemote() {
 	g := f.g
-	all := map[int]platform.Stat{}
-	platform.ScanProcesses(func(st platform.Stat) { all[st.PID] = st })
+	all := everyone.ask(scanAll)
 	lives := g.groupLives()
 	g.dropHomes(all)
 	ours := map[int]bool{g.pid: !ended(g.done)}
-	for pid, st := range all {
-		if lives && g.inGroup(st) || g.known(st) || g.marked(pid) || f.hasToken(pid) {
+	for pid, p := range all {
+		if lives && g.inGroup(p.Stat) || g.known(p.Stat) || g.marked(pid) || g.token != "" && p.token != "" && tokenBelow(p.token, g.token) {
 			ours[pid] = true
 		}
 	}
@@ -140,15 +144,36 @@ func (f *finder) addRemote() {
 		ours[pid] = is
 		return is
 	}
-	for pid, st := range all {
+	for pid, p := range all {
 		if pid > 1 && below(pid, 0) {
-			f.add(st)
+			f.add(p.Stat)
 		}
 	}
 }
 
+// A process is what a scan of all shows of one.
+type process struct {
+	platform.Stat
+	token string // "" = none, or not to be read
+}
+
+// everyone is scanned once for all commands that ask at the same time.
+var everyone asked[map[int]process]
+
+func scanAll() map[int]process {
+	all := map[int]process{}
+	platform.ScanProcesses(func(st platform.Stat) {
+		p := process{Stat: st}
+		if st.PID != os.Getpid() {
+			p.token, _, _ = platform.Environ(st.PID, TokenVar)
+		}
+		all[st.PID] = p
+	})
+	return all
+}
+
 // dropHomes forgets sessions and groups whose number has another owner now.
-func (g *Group) dropHomes(all map[int]platform.Stat) {
+func (g *Group) dropHomes(all map[int]process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for id := range g.homes {

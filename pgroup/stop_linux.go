@@ -69,6 +69,9 @@ func (g *Group) quiet() Report { return Report{Survivors: g.strays()} }
 
 // step sends one signal to the leader's group and continues it.
 func (g *Group) step(sig syscall.Signal) {
+	if g.pid == 0 { // of TakeUpLeft: there is no number
+		return
+	}
 	err := g.Signal(sig)
 	if errors.Is(err, platform.ErrGone) {
 		return

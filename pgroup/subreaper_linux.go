@@ -26,6 +26,8 @@ type Subreaper struct {
 	known  map[int]uint64 // children that were started here: PID to serial, as a freed PID may come again at once
 	serial uint64
 	groups int // groups started so far
+
+	listing asked[[2][]platform.Stat] // see adopted
 }
 
 // BecomeSubreaper makes this process adopt orphans. Children it has already
@@ -114,6 +116,14 @@ func (s *Subreaper) sole() bool {
 // children to us behind the end of the list, so the list is read again until
 // none does.
 func (s *Subreaper) adopted() (live, dead []platform.Stat) {
+	both := s.listing.ask(func() [2][]platform.Stat {
+		live, dead := s.list()
+		return [2][]platform.Stat{live, dead}
+	})
+	return both[0], both[1]
+}
+
+func (s *Subreaper) list() (live, dead []platform.Stat) {
 	s.starting.Lock()
 	defer s.starting.Unlock()
 	wasDead := map[int]bool{}

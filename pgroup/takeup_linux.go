@@ -58,4 +58,7 @@ func TakeUpByPidfd(id platform.Identity, pidfd *os.File, r Remote) (*Group, erro
 
 // AwaitEnd waits for the end of a command taken up from another process that
 // does not tell how it ended; known is false when the kernel does not either.
-func (g *Group) AwaitEnd() (e platform.Exit, known bool) { return platform.AwaitStranger(g.pidfd) }
+func (g *Group) AwaitEnd() (e platform.Exit, known bool) {
+	<-g.done // a file has one reader at a time: done would come only once the parent has reaped
+	return platform.AwaitStranger(g.pidfd)
+}

@@ -15,7 +15,15 @@ type Remote struct {
 	Session bool
 	Cgroup  string
 	Token   string
+
+	Siblings *Siblings
 }
+
+// Siblings are of no use here.
+type Siblings struct{}
+
+// NewSiblings is of no use here.
+func NewSiblings(int, func(int) bool) *Siblings { return nil }
 
 // TakeUp is not supported here.
 func TakeUp(id platform.Identity, _ Remote) (*Group, error) {
@@ -26,6 +34,18 @@ func TakeUp(id platform.Identity, _ Remote) (*Group, error) {
 func TakeUpByPidfd(id platform.Identity, _ *os.File, _ Remote) (*Group, error) {
 	return nil, fmt.Errorf("take up process %d: %w", id.PID, errors.ErrUnsupported)
 }
+
+// A Found is never made here.
+type Found struct{ Leader platform.Identity }
+
+// FindByToken finds nothing here.
+func FindByToken() map[string]Found { return nil }
+
+// CgroupHolds is false here.
+func CgroupHolds(string) bool { return false }
+
+// TakeUpLeft makes a group of nothing here.
+func TakeUpLeft(Remote) *Group { return &Group{} }
 
 // AwaitEnd knows nothing here.
 func (g *Group) AwaitEnd() (platform.Exit, bool) { return platform.Exit{}, false }

@@ -20,7 +20,7 @@ func batch(r *run, kind string, more map[string]any) journal.Batch {
 	row, body := projection(&r.rec, more)
 	row.Created = r.created
 	b := journal.Batch{Must: kind != "admitted"} // what has happened is recorded; only new work may be refused
-	if kind == "admitted" {
+	if kind == "admitted" || kind == "found" {   // the first of its run
 		row.Spec = specJSON(r.spec)
 		body["spec"] = json.RawMessage(row.Spec)
 		if r.spec.Idempotency != "" {

@@ -2,8 +2,27 @@ package supervisor
 
 import "procsup/handles"
 
-// Hooks let a test stop the supervisor between two steps of a start or of an
-// end. The points are admitted, registered, spawned, observe and settle.
+// Hooks let a test stop or kill the supervisor between two steps of a start, of
+// a stop or of an end. The points, in order:
+//
+//	submitted    the admission is with the journal's writer
+//	admitted     it is durable
+//	piped        spools and pipes are there
+//	registered   the keeper has them
+//	prepared     capture reads them
+//	spawned      the command runs
+//	told         the keeper knows its number
+//	recorded     the spawned row is durable; the answer comes next
+//
+//	stopping     the stop row is durable; no signal was sent
+//
+//	observe      the leader has ended
+//	observed     that has its number in the order
+//	swept        the tree is ended, by a stop or after the leader's own end
+//	settle       the pipes are drained
+//	ended        the ended row is durable
+//	reaped       the leader's number is free
+//	settled      the keeper holds nothing of it any more
 type Hooks struct {
 	At func(point string, id handles.ID)
 	// Retained is called after each look for what is too old.

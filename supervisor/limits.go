@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"procsup/handles"
+	"procsup/pgroup"
 	"procsup/platform"
+	"procsup/supervisor/wire"
 )
 
 // Descriptors that a live handle costs in the supervisor, and what is kept
@@ -14,30 +16,40 @@ const (
 	fdsReserve = 500
 )
 
-// limits is how many handles there is room for.
+// limits is what there is room for.
 type limits struct {
-	max  int
-	soft uint64
+	max    int // descriptors of all live handles
+	most   int // handles, whatever they cost; 0 = no limit
+	soft   uint64
+	cgroup bool // cgroups can be made: each costs a descriptor
 }
 
 func readLimits(cfg Config) limits {
 	platform.RaiseFDLimit()
 	soft, _ := platform.FDLimit()
-	max := 8
+	l := limits{max: 8 * fdsPerRun, most: cfg.MaxLive, soft: soft}
 	if soft > fdsReserve+8*fdsPerRun {
-		max = int((soft - fdsReserve) / fdsPerRun)
+		l.max = int(soft - fdsReserve)
 	} else if soft > 64 {
-		max = int((soft - 48) / fdsPerRun)
+		l.max = int(soft - 48)
 	}
-	if cfg.MaxLive > 0 {
-		max = min(max, cfg.MaxLive)
+	home, err := platform.FindCgroup()
+	l.cgroup = err == nil && home.Writable
+	return l
+}
+
+// cost is how many descriptors a handle takes for as long as it lives.
+func (l limits) cost(spec wire.Start) int {
+	level, _ := pgroup.ParseLevel(spec.Containment) // checked at admission
+	if l.cgroup && (level == pgroup.Auto || level == pgroup.Cgroup) {
+		return fdsPerRun + 1
 	}
-	return limits{max: max, soft: soft}
+	return fdsPerRun
 }
 
 // admit refuses a start that would eat into the reserve.
-func (l limits) admit(live int) error {
-	if live < l.max {
+func (l limits) admit(live, used, cost int) error {
+	if used+cost <= l.max && (l.most == 0 || live < l.most) {
 		return nil
 	}
 	return &handles.Error{

@@ -9,6 +9,7 @@ import (
 // join counts a live run. s.mu is held.
 func (s *Supervisor) join(r *run) {
 	s.runs[r.id] = r
+	s.used += s.limits.cost(r.spec)
 	r.sess.live[r.id] = r
 	if needsPlace(r.spec) {
 		r.sess.places++
@@ -24,6 +25,7 @@ func (s *Supervisor) join(r *run) {
 // s.mu is held.
 func (s *Supervisor) leave(r *run) {
 	delete(s.runs, r.id)
+	s.used -= s.limits.cost(r.spec)
 	s.unname(r)
 	sess := r.sess
 	delete(sess.live, r.id)

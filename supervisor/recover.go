@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"procsup/capture"
@@ -14,15 +15,6 @@ import (
 	"procsup/supervisor/journal"
 	"procsup/supervisor/keeper"
 )
-
-// defaultUnverifiableGrace is Config.UnverifiableGrace unless it is set.
-const defaultUnverifiableGrace = 5 * time.Minute
-
-// reapWait is how long the parent of a command that nobody of ours is the parent
-// of may take to reap it: only then does the kernel tell how it ended.
-const reapWait = 2 * time.Second
-
-const unseen = "keeper and supervisor were both killed, and nobody saw how the command ended"
 
 // recover takes up every run that the journal does not know the end of: with
 // the keeper's help as it was, without it as far as its process can be told.
@@ -47,17 +39,18 @@ func (s *Supervisor) recover(context.Context) error {
 		delete(held, row.ID)
 		switch {
 		case ok:
-			s.takeUp(r, k)
+			if err := s.takeUp(r, k); err != nil {
+				return err
+			}
 		case s.fence > 1 && r.rec.ExecIdentity == nil:
 			s.interrupted(r) // the keeper lives and never heard of it
 		default:
 			s.takeUpAlone(r)
 		}
 	}
-	for id, k := range held { // ended in the journal, or never in it
-		drop(k)
-		if err := s.cfg.Keeper.Settled(id); err != nil {
-			s.log.Error("settle with keeper", "id", id, "err", err)
+	for _, k := range held {
+		if err := s.recoverHeld(k); err != nil {
+			return err
 		}
 	}
 	if s.cfg.Keeper != nil {
@@ -96,34 +89,54 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	return r, nil
 }
 
-// takeUp owns a run again whose pipes and process the keeper has held.
-func (s *Supervisor) takeUp(r *run, k keeper.Run) {
+// scarce tells errors that are about this process or machine and not about the
+// run: no run may be lost for them.
+func scarce(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeUp owns a run again whose pipes and process the keeper has held. An error
+// says that this process has not the means to: it must end, and leave all to the
+// keeper and the next.
+func (s *Supervisor) takeUp(r *run, k keeper.Run) error {
 	switch {
 	case k.Pending: // Found tells what became of it
 		s.mu.Lock()
 		r.held = &k
 		s.mu.Unlock()
-		return
+		return nil
 	case k.StartTicks == 0 && k.Exit != nil: // it may have been this run's, and nobody can tell
 		drop(k)
 		s.lose(r, k.Exit.Lost)
-		return
+		return nil
 	case k.StartTicks == 0:
 		drop(k)
 		s.interrupted(r)
-		return
+		return nil
 	}
-	if err := s.reattach(r, k.Pipes); err != nil {
+	if err := s.reattach(r, k.Pipes); scarce(err) {
+		return fmt.Errorf("take up %s: %w", r.id, err)
+	} else if err != nil {
 		s.log.Error("take up output", "id", r.id, "err", err)
 	}
 	r.exits = make(chan exitSeen, 1)
 	if k.Exit != nil {
 		r.exits <- seenBy(*k.Exit)
 	}
-	if err := s.openGroup(r, k.PID, k.StartTicks, k.Pidfd); err != nil {
+	s.leaders.add(k.PID) // first: it is nobody else's orphan
+	if err := s.openGroup(r, k.PID, k.StartTicks, k.Pidfd, s.siblings); err != nil {
+		s.leaders.remove(k.PID)
+		if scarce(err) {
+			return fmt.Errorf("take up %s: %w", r.id, err)
+		}
 		s.log.Error("take up", "id", r.id, "pid", k.PID, "exit", fmt.Sprintf("%+v", k.Exit), "status", r.rec.Status, "seq", r.rec.Seq, "last", s.journal.LastSeq(), "err", err)
 		s.lose(r, fmt.Sprintf("its process could not be taken up: %v (end known: %v)", err, k.Exit != nil))
-		return
+		return nil
 	}
 	s.mu.Lock()
 	var commit *journal.Commit
@@ -146,6 +159,14 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 	}
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
+	return nil
+}
+
+// mustTakeUp is takeUp after the recovery, when there is room for a new run too.
+func (s *Supervisor) mustTakeUp(r *run, k keeper.Run) {
+	if err := s.takeUp(r, k); err != nil {
+		s.lose(r, err.Error())
+	}
 }
 
 // Found is what the keeper learned of a run whose start was cut short by the
@@ -161,7 +182,7 @@ func (s *Supervisor) Found(id string, pid int, startTicks uint64) {
 	r.held = nil
 	s.mu.Unlock()
 	k.Pending, k.PID, k.StartTicks = false, pid, startTicks
-	s.takeUp(r, k)
+	s.mustTakeUp(r, k)
 }
 
 // reattach goes on capturing where the last supervisor stopped.
@@ -185,11 +206,13 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 }
 
 // openGroup takes a command up by its number, which the keeper pins, or by the
-// keeper's pidfd where it cannot do that; that one is taken over.
-func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File) (err error) {
+// keeper's pidfd where it cannot do that; that one is taken over. siblings are the
+// keeper's children if the command is one of them, nil if it is nobody's of ours.
+func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File, siblings *pgroup.Siblings) (err error) {
 	how := pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)}
 	id := platform.Identity{BootID: platform.BootID(), PID: pid, StartTicks: ticks}
 	if pidfd == nil {
+		how.Siblings = siblings
 		r.group, err = pgroup.TakeUp(id, how)
 		return err
 	}
@@ -206,83 +229,6 @@ func (s *Supervisor) cgroupOf(id handles.ID) string {
 	return home.Base + "/" + platform.CgroupPrefix + string(id)
 }
 
-// takeUpAlone settles a run that no keeper held: keeper and supervisor both
-// died, or the machine was started anew.
-func (s *Supervisor) takeUpAlone(r *run) {
-	id := platform.Identity{}
-	switch e := r.rec.ExecIdentity; {
-	case e != nil:
-		id = platform.Identity{BootID: e.BootID, PID: e.PID, StartTicks: e.StartTicks}
-	case r.rec.Status == handles.Starting:
-		s.lose(r, "procsup was killed while it started the command")
-		return
-	}
-	switch id.Liveness() {
-	case platform.Exited:
-		s.lose(r, "keeper and supervisor were both killed, and the command ended unseen")
-	case platform.Live:
-		s.watchAlone(r, id)
-	default:
-		s.mu.Lock()
-		r.unverifiable = true
-		s.mu.Unlock()
-		s.owners.Add(1)
-		go s.doubt(r) // ends with the grace, a stop or life; Close waits for it
-	}
-}
-
-// doubt keeps a run whose process can neither be seen nor ruled out until its
-// grace is over, or until somebody stops it: it cannot be signalled.
-func (s *Supervisor) doubt(r *run) {
-	defer s.owners.Done()
-	grace := time.NewTimer(s.cfg.UnverifiableGrace)
-	defer grace.Stop()
-	select {
-	case <-s.life.Done():
-	case <-grace.C:
-		s.lose(r, "its process could not be verified for "+s.cfg.UnverifiableGrace.String())
-	case <-r.kick:
-		s.lose(r, "its process could not be verified, so it was stopped without a signal")
-	}
-}
-
-// watchAlone owns a run that still lives, without its output: the pipes died
-// with the keeper, so it gets SIGPIPE when it writes.
-func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
-	r.exits = make(chan exitSeen, 1)
-	if err := s.openGroup(r, id.PID, id.StartTicks, nil); err != nil {
-		s.lose(r, "keeper and supervisor were both killed, and the command ended unseen")
-		return
-	}
-	s.mu.Lock()
-	r.phase = running
-	r.rec.Error = "keeper and supervisor were both killed: its output is lost from then on, and it dies of SIGPIPE when it writes"
-	s.mu.Unlock()
-	go func() { // ends with the process
-		told := make(chan exitSeen, 1)
-		go func() { // ends when its parent has reaped it, or with this process
-			exit, known := r.group.AwaitEnd()
-			seen := exitSeen{exit: exit, at: time.Now()}
-			if !known {
-				seen.lost = unseen
-			}
-			told <- seen
-		}()
-		<-r.group.Done()
-		seen := exitSeen{at: time.Now(), lost: unseen}
-		select {
-		case seen = <-told:
-		case <-time.After(reapWait):
-		}
-		r.exits <- seen
-	}()
-	s.owners.Add(1)
-	go r.own()             // ends with the command; Close waits for it
-	if r.spec.Foreground { // unless it was released
-		s.ownerGone(r, "keeper and supervisor were both killed, and with them what its caller held")
-	}
-}
-
 // lose ends a run whose outcome is unknown.
 func (s *Supervisor) lose(r *run, why string) { s.endUnowned(r, handles.Lost, why) }
 
@@ -296,8 +242,12 @@ func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
 		r.log.Close()
 	}
 	s.mu.Lock()
-	r.rec.Status, r.rec.Error, r.rec.Liveness = status, why, string(platform.Exited)
-	r.rec.EndedAt = time.Now().UTC()
+	if r.stop != nil && status == handles.Interrupted { // it was stopped before it could run
+		r.cancelled()
+	} else {
+		r.rec.Status, r.rec.Error = status, why
+	}
+	r.rec.EndedAt, r.rec.Liveness = time.Now().UTC(), string(platform.Exited)
 	if r.rec.Stop != nil && r.rec.Stop.Answer == "" {
 		stop := *r.rec.Stop // others may hold the old one
 		stop.Answer = "unconfirmed"
@@ -329,7 +279,7 @@ func (s *Supervisor) dispatch() {
 			}
 			r.held, k.Pending = nil, false
 			s.mu.Unlock()
-			s.takeUp(r, k)
+			s.mustTakeUp(r, k)
 			continue
 		}
 		s.mu.Unlock()

@@ -144,6 +144,7 @@ func (r *run) own() {
 	case <-r.marked:
 	case <-r.s.life.Done():
 	}
+	r.s.hook("swept", r)
 	complete := true
 	if r.log != nil {
 		complete = r.log.Drain(r.s.life, drainIdle, drainMax)
@@ -171,8 +172,9 @@ func (r *run) observe() {
 	}
 	r.s.hook("observe", r)
 	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
 	r.seen, r.seq, r.phase = seen, r.s.next(), observed
+	r.s.mu.Unlock()
+	r.s.hook("observed", r)
 	close(r.marked)
 	wake(r.kick)
 }
@@ -201,6 +203,7 @@ func (r *run) attend() (rep pgroup.Report, stopped bool) {
 			switch {
 			case stop != nil && cameFirst(stop, phase, seq):
 				<-stop.durable.Done() // nobody is signalled for a stop that could be forgotten
+				r.s.hook("stopping", r)
 				return r.group.Stop(stop.ladder, r.hurry), true
 			case phase >= observed:
 				return r.group.Finish(leftover(r.spec), linger, ladder(r.spec), r.hurry), false
@@ -238,7 +241,9 @@ func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 	if err := commit.Wait(); err != nil {
 		s.log.Error("record end", "id", r.id, "err", err)
 	}
+	s.hook("ended", r)
 	r.release()
+	s.hook("settled", r)
 	s.forget(r)
 }
 
@@ -250,8 +255,10 @@ func (r *run) release() {
 		}
 	} else {
 		r.group.Release()
+		r.s.leaders.remove(r.rec.PID)
 	}
 	r.closeStdin()
+	r.s.hook("reaped", r)
 	if r.s.cfg.Keeper != nil {
 		if err := r.s.cfg.Keeper.Settled(string(r.id)); err != nil {
 			r.s.log.Error("settle with keeper", "id", r.id, "err", err)

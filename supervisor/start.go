@@ -60,6 +60,7 @@ func (s *Supervisor) start(ctx context.Context, req wire.Start, who *Caller) (*w
 // admit takes the run into the journal, or says why not. Nothing is reserved
 // or started when it fails.
 func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commit, error) {
+	missing := s.journal.Missing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.replay(spec); err != nil { // before any refusal: a repeat is not new work
@@ -67,6 +68,9 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	}
 	if s.closing || s.draining {
 		return nil, nil, drainingError()
+	}
+	if missing != nil { // what runs goes on, but nobody would know of a new one after a restart
+		return nil, nil, &handles.Error{Code: handles.CodePersistence, ID: s.cfg.Dir, Message: fmt.Sprintf("nothing was started: %v", missing), Hint: "procsup daemon --stop, then start it again"}
 	}
 	sess, err := s.open(spec.Session)
 	if err != nil {
@@ -120,7 +124,7 @@ func (s *Supervisor) room(sess *session, spec wire.Start) error {
 	if n := len(sess.live); n >= s.cfg.SessionLive {
 		return &handles.Error{Code: handles.CodeFull, ID: spec.Session, Message: fmt.Sprintf("session %s has %d live handles, which is its limit", spec.Session, n), Hint: "cancel some, or start the daemon with a higher --session-limit"}
 	}
-	return s.limits.admit(len(s.runs))
+	return s.limits.admit(len(s.runs), s.used, s.limits.cost(spec))
 }
 
 // needsPlace reports whether the end of a run may be owed: not if it stays in
@@ -133,6 +137,7 @@ func needsPlace(spec wire.Start) bool {
 // started or was stopped meanwhile. An error says that nothing was admitted
 // after all.
 func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
+	s.hook("submitted", r)
 	if err := admitted.Wait(); err != nil { // no spawn before the journal took it
 		s.drop(r)
 		if errors.Is(err, journal.ErrClosed) {
@@ -164,6 +169,7 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	if err := commit.Wait(); err != nil {
 		s.log.Error("record spawn", "id", r.id, "err", err) // it runs, and its end will be recorded
 	}
+	s.hook("recorded", r)
 	return nil
 }
 
@@ -192,6 +198,12 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		return fail("capture", s.dir(r.id), err)
 	}
 	p = &plumbing{}
+	made := p
+	defer func() {
+		if f != nil { // at the limit of descriptors nobody should wait for a finalizer
+			closeAll(made.ours)
+		}
+	}()
 	sources := r.sources()
 	for _, src := range sources {
 		ours, theirs, err := pipe()
@@ -209,6 +221,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		p.closeChild()
 		return fail("stdin", r.spec.Stdin, err)
 	}
+	s.hook("piped", r)
 	if s.cfg.Keeper != nil {
 		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
 			p.closeChild()
@@ -222,6 +235,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 			return fail("capture", src.String(), err)
 		}
 	}
+	s.hook("prepared", r)
 	return p, nil
 }
 
@@ -300,6 +314,7 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 			s.log.Error("tell the keeper of a spawn", "id", r.id, "err", err)
 		}
 	}
+	s.hook("told", r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.group = g
@@ -323,11 +338,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 	s.mu.Lock()
 	r.rec.EndedAt, r.rec.Liveness = time.Now().UTC(), string(platform.Exited)
 	if r.stop != nil {
-		r.rec.Status, r.rec.Cause, r.rec.Ending = handles.Cancelled, r.stop.cause, "failed"
-		if r.stop.by == "user" {
-			r.rec.Ending = "interrupted"
-		}
-		r.rec.Stop = &handles.Stop{ID: r.stop.id, By: r.stop.by, Reason: r.stop.reason, Seq: r.stop.seq, Answer: "took"}
+		r.cancelled()
 	} else {
 		r.rec.Status, r.rec.Error, r.rec.SpawnError = handles.Failed, f.Msg, &f.Spawn
 	}
@@ -345,6 +356,15 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 		_ = s.cfg.Keeper.Withdraw(string(r.id))
 	}
 	s.forget(r)
+}
+
+// cancelled is the ending of a run that was stopped before it ran. s.mu is held.
+func (r *run) cancelled() {
+	r.rec.Status, r.rec.Cause, r.rec.Ending = handles.Cancelled, r.stop.cause, "failed"
+	if r.stop.by == "user" {
+		r.rec.Ending = "interrupted"
+	}
+	r.rec.Stop = &handles.Stop{ID: r.stop.id, By: r.stop.by, Reason: r.stop.reason, Seq: r.stop.seq, Answer: "took"}
 }
 
 // drop forgets a run whose admission did not become durable.

@@ -8,7 +8,7 @@ package supervisor
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -77,6 +77,10 @@ type Supervisor struct {
 	owners    sync.WaitGroup // one for each live run
 	chores    sync.WaitGroup // retain
 
+	found    map[string]pgroup.Found // see tokens
+	leaders  pidSet                  // commands that are the keeper's children
+	siblings *pgroup.Siblings        // with all others that are; nil: no keeper
+
 	life   context.Context // ends when this process goes away and runs live on
 	depart context.CancelFunc
 
@@ -88,6 +92,7 @@ type Supervisor struct {
 	sessions map[string]*session
 	readers  map[handles.Exec]bool // processes that read inboxes and are watched
 	owed     int                   // ends in all inboxes
+	used     int                   // descriptors of live handles
 	draining bool                  // no new work
 	closing  bool
 }
@@ -104,15 +109,10 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{},
 		sessions: map[string]*session{}, readers: map[handles.Exec]bool{},
 	}
-	if err := os.MkdirAll(filepath.Join(cfg.Dir, "handles"), 0o700); err != nil {
-		return nil, fmt.Errorf("open state %s: %w", cfg.Dir, err)
+	if err := s.takeLock(); err != nil {
+		return nil, err
 	}
 	var err error
-	if cfg.Keeper == nil {
-		if s.lock, err = journal.Lock(cfg.Dir); err != nil {
-			return nil, err
-		}
-	}
 	if s.journal, err = journal.Open(cfg.Dir, journal.Options{Trouble: func(err error) { s.log.Error("journal", "err", err) }}); err != nil {
 		s.unlock()
 		return nil, err
@@ -125,6 +125,9 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s.fence = 1
 	if cfg.Handover != nil {
 		s.fence, s.keeperPID = cfg.Handover.Generation, cfg.Handover.KeeperPID
+	}
+	if s.keeperPID != 0 {
+		s.siblings = pgroup.NewSiblings(s.keeperPID, s.leaders.has)
 	}
 	s.quota = newQuota(cfg)
 	s.limits = readLimits(cfg)
@@ -146,6 +149,20 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 		go s.retain(time.Tick(retentionRound)) // ends with life; Close waits for it
 	}
 	return s, nil
+}
+
+// takeLock takes the lock of the state directory unless the keeper has it.
+func (s *Supervisor) takeLock() (err error) {
+	s.lock, err = journal.Lock(s.cfg.Dir)
+	switch {
+	case s.cfg.Keeper == nil:
+		return err
+	case err == nil: // the keeper's lock is of a directory that is gone
+		s.log.Error("the state directory was replaced while the daemon ran", "state", s.cfg.Dir)
+	case !errors.Is(err, handles.ErrLocked):
+		return err
+	}
+	return nil
 }
 
 func (cfg Config) withDefaults() Config {

@@ -93,6 +93,7 @@ func runKeeper(o *options, n notifier, cfg keeper.Config) error {
 	cfg.Exe = exe
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg.Ready = func() { o.tell("ready") }
+	cfg.Refused = func(why string) { o.tell("procsupd: " + why) } // it has said so on stderr itself
 	cfg.Stage = n.stage
 	cfg.Beat, cfg.Pulse = n.alive, n.watchdog/3
 	cfg.ReplaceOnHUP = n.socket != "" // a service manager means reload by it, a terminal that goes away does not

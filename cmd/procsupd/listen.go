@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/fsnotify/fsnotify"
@@ -69,7 +70,7 @@ func bind(path string, ours bool) (net.Listener, error) {
 	if err := platform.MakeSocketDir(path); err != nil {
 		return nil, err
 	}
-	if !ours && client.Answers(path) {
+	if !ours && stays(path) {
 		return nil, fmt.Errorf("socket %s: another daemon answers there; use another --socket", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -83,6 +84,18 @@ func bind(path string, ours bool) (net.Listener, error) {
 	return l, os.Chmod(path, 0o600)
 }
 
+// stays reports whether somebody answers on a socket and goes on to. The last
+// threads of a daemon that was killed hold it for a moment.
+func stays(path string) bool {
+	const moment, pause = 500 * time.Millisecond, 5 * time.Millisecond
+	for end := time.Now().Add(moment); client.Answers(path); time.Sleep(pause) {
+		if time.Now().After(end) {
+			return true
+		}
+	}
+	return false
+}
+
 // watchSocket is closed when the path vanishes, for the daemon to bind anew.
 func watchSocket(path string) <-chan struct{} {
 	gone := make(chan struct{})
@@ -90,14 +103,13 @@ func watchSocket(path string) <-chan struct{} {
 	if err != nil || w.Add(filepath.Dir(path)) != nil {
 		return gone
 	}
+	missing := func() bool { _, err := os.Lstat(path); return errors.Is(err, os.ErrNotExist) }
 	go func() { // ends when the path vanished, or with the process
 		defer w.Close()
-		for range w.Events {
-			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-				close(gone)
-				return
-			}
+		for ok := true; ok && !missing(); { // at once, too: it may be gone by now
+			_, ok = <-w.Events
 		}
+		close(gone)
 	}()
 	return gone
 }

@@ -62,6 +62,11 @@ func report(err error, o *options) int {
 	if o != nil {
 		o.tell(msg)
 	}
+	return exitOf(err)
+}
+
+// exitOf is the exit code of an error.
+func exitOf(err error) int {
 	var use *usageError
 	var he *handles.Error
 	switch {

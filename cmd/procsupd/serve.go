@@ -15,6 +15,9 @@ import (
 	"procsup/supervisor/keeper"
 )
 
+// rebindPause is how long after a failure the socket is bound again.
+const rebindPause = time.Second
+
 // keeperSocket is the descriptor on which the keeper talks to its supervisor.
 const keeperSocket = 3
 
@@ -30,6 +33,7 @@ type server struct {
 
 	passed bool // a service manager made the socket
 	over   bool // all is ended: nothing is left to keep
+	crowd  *crowd
 }
 
 func supervisorMain(o *options) error {
@@ -54,32 +58,44 @@ func supervisorMain(o *options) error {
 
 // run serves until this process is to go away.
 func (v *server) run(handover *keeper.Handover) error {
+	failed, err := v.open(handover)
+	if err != nil {
+		_ = v.link.Refuse(exitOf(err), err.Error())
+		return err
+	}
+	return v.serve(failed)
+}
+
+// open binds the socket, recovers and is ready. The channel tells when serving
+// has failed.
+func (v *server) open(handover *keeper.Handover) (<-chan error, error) {
+	v.crowd = newCrowd(silentLimit())
 	v.srv = &http.Server{
-		Handler: v.door, ConnContext: api.ConnContext, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		Handler: v.door, ConnContext: api.ConnContext, ConnState: v.crowd.state, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
 		DisableGeneralOptionsHandler: true, // the door answers for all that does not exist
 	}
 	l, at, err := listen(v.o.socket, handover.Files, handover.Generation > 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v.passed = len(handover.Files) > 0
 	failed := make(chan error, 1)
-	go func() { failed <- v.srv.Serve(api.Listener(l)) }() // ends with the listener; answers "starting" at first
+	go func() { failed <- v.srv.Serve(api.Listener(v.crowd.listener(l))) }() // ends with the listener; answers "starting" at first
 	v.Supervisor, err = supervisor.Open(context.Background(), supervisor.Config{
 		Dir: v.o.state, Keeper: v.link, Handover: handover, Log: v.log, Exclusive: true, SessionLive: v.o.sessionLimit,
-		Retention: v.o.keepRecords,
+		Retention: v.o.keepRecords, Hooks: faults(),
 	})
 	if err != nil {
-		return err
+		if !v.passed {
+			_ = os.Remove(v.o.socket) // nobody should wait for whoever answered there
+		}
+		return nil, err
 	}
 	v.door.Open(v.Supervisor)
 	if err := os.WriteFile(filepath.Join(v.o.state, "socket"), []byte(at+"\n"), 0o600); err != nil {
 		v.log.Warn("record the socket's path", "err", err)
 	}
-	if err := v.link.Ready(); err != nil {
-		return err
-	}
-	return v.serve(failed)
+	return failed, v.link.Ready()
 }
 
 // serve waits for whatever ends this process.
@@ -88,12 +104,15 @@ func (v *server) serve(failed <-chan error) error {
 	if !v.passed {
 		gone = watchSocket(v.o.socket)
 	}
+	var rebind <-chan time.Time // when binding again has failed
 	for {
 		select {
 		case err := <-failed:
 			return fmt.Errorf("serve %s: %w", v.o.socket, err)
 		case <-gone:
-			gone = v.bindAgain()
+			gone, rebind = v.bindAgain()
+		case <-rebind:
+			gone, rebind = v.bindAgain()
 		case <-v.link.Gone():
 			return errors.New("the keeper is gone")
 		case f := <-v.link.Found():
@@ -119,14 +138,14 @@ func (v *server) serve(failed <-chan error) error {
 
 // bindAgain serves new clients after the socket's path vanished, beside those
 // of the old listener.
-func (v *server) bindAgain() <-chan struct{} {
+func (v *server) bindAgain() (gone <-chan struct{}, again <-chan time.Time) {
 	l, err := bind(v.o.socket, true)
-	if err != nil {
-		v.log.Error("bind the socket again", "err", err)
-		return nil
+	if err != nil { // no room, no descriptor, no right: any of these may pass
+		v.log.Error("bind the socket again", "err", err, "again_in", rebindPause.String())
+		return nil, time.After(rebindPause)
 	}
-	go func() { _ = v.srv.Serve(api.Listener(l)) }() // ends with the process
-	return watchSocket(v.o.socket)
+	go func() { _ = v.srv.Serve(api.Listener(v.crowd.listener(l))) }() // ends with the process
+	return watchSocket(v.o.socket), nil
 }
 
 // replace asks the keeper for a successor.

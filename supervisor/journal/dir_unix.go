@@ -164,6 +164,15 @@ func ignoreFull(err error) error {
 	return err
 }
 
+// fullDisk says what SQLite does not when there was no room for its files.
+func fullDisk(dir string, err error) error {
+	var st unix.Statfs_t
+	if !passing(err) || unix.Statfs(dir, &st) != nil || st.Bavail*uint64(st.Bsize) >= 256<<10 {
+		return err
+	}
+	return fmt.Errorf("no room to open it: the disk of %s is full, make room and start again: %w: %w", dir, unix.ENOSPC, err)
+}
+
 var errNoEffect = errors.New("it has no effect")
 
 func probeLock(f, again *os.File) error {

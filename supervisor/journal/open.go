@@ -17,6 +17,7 @@ const fileName = "journal.db"
 type Journal struct {
 	opt      Options
 	path     string
+	file     os.FileInfo // what path was when it was opened
 	reads    *sql.DB
 	q        queries
 	lastSeq  int64
@@ -40,7 +41,7 @@ type Journal struct {
 func Open(dir string, opt Options) (*Journal, error) {
 	j, err := open(dir, opt)
 	if err != nil {
-		return nil, fmt.Errorf("journal: %w", damage(err))
+		return nil, fmt.Errorf("journal: %w", fullDisk(dir, damage(err)))
 	}
 	return j, nil
 }
@@ -117,6 +118,9 @@ func (j *Journal) openWriter() (*conn, error) {
 	if err = migrate(c); err == nil {
 		err = c.prepare()
 	}
+	if err == nil {
+		j.file, err = os.Lstat(j.path)
+	}
 	if err == nil { // SQLite falls back on reading alone
 		var no bool
 		if no, err = c.Conn.(interface{ IsReadOnly(string) (bool, error) }).IsReadOnly("main"); no {
@@ -149,6 +153,20 @@ func create(path string) error {
 	}
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
 		return os.Rename(f.Name(), path) // no hard links here
+	}
+	return nil
+}
+
+// Missing says that what is written now is lost with this process, because the
+// file is not at its path any more; nil when it is.
+func (j *Journal) Missing() error {
+	switch now, err := os.Lstat(j.path); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("journal: %s was deleted", j.path)
+	case err != nil:
+		return fmt.Errorf("journal: %w", err)
+	case !os.SameFile(now, j.file):
+		return fmt.Errorf("journal: %s was replaced by another file", j.path)
 	}
 	return nil
 }

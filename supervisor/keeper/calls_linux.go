@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"unicode/utf8"
 
 	"procsup/platform"
@@ -143,6 +144,17 @@ func (l *Link) Settled(id string) error {
 func (l *Link) Ready() error {
 	l.update(func(m *mirror) { m.ready = true })
 	return l.tell("ready", message{Kind: kindReady})
+}
+
+// Refuse says that this supervisor ends before it was ready, and that another
+// would do the same until somebody changes something. If none was ready yet and
+// nothing is held, the keeper ends with the code.
+func (l *Link) Refuse(code int, why string) error {
+	const most = 4 << 10 // of a message
+	if len(why) > most {
+		why = strings.ToValidUTF8(why[:most], "")
+	}
+	return l.tell("refuse", message{Kind: kindRefuse, Code: code, Error: why})
 }
 
 // Replace makes the next supervisor execute exe, "" = the same program, and

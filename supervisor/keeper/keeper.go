@@ -50,6 +50,10 @@ type Config struct {
 	Files []*os.File
 	// Ready is called once, when a supervisor reports ready for the first time.
 	Ready func()
+	// Refused is called with the reason when the first supervisor said that it
+	// cannot serve, see Link.Refuse, and nothing is held: Keep then returns its
+	// code.
+	Refused func(why string)
 	// Stage is called when what Stage says of the daemon changes; nil = nobody
 	// wants to know.
 	Stage func(Stage)

@@ -57,6 +57,9 @@ func (*Link) Settled(string) error { return errors.ErrUnsupported }
 // Ready is not supported here.
 func (*Link) Ready() error { return errors.ErrUnsupported }
 
+// Refuse is not supported here.
+func (*Link) Refuse(int, string) error { return errors.ErrUnsupported }
+
 // Replace is not supported here.
 func (*Link) Replace(string) error { return errors.ErrUnsupported }
 

@@ -26,7 +26,7 @@ import (
 //	exit, found                    spawned id pid start_ticks
 //	shutdown deadline_ms           withdraw id, settled id
 //	replace                        ready, replace exe, done, marks
-//	                               trim id pipes, stopping
+//	                               trim id pipes, stopping, refuse code error
 const (
 	newestProtocol = 1 // that this code speaks
 	oldestProtocol = 1
@@ -63,6 +63,7 @@ const (
 	kindSettled  kind = "settled"
 	kindReady    kind = "ready"
 	kindDone     kind = "done"
+	kindRefuse   kind = "refuse"   // no other supervisor could serve either
 	kindMarks    kind = "marks"    // from now on every child is born with its run's mark
 	kindTrim     kind = "trim"     // close all pipes of a run but the first
 	kindStopping kind = "stopping" // the supervisor shuts down because somebody else asked it to
@@ -82,6 +83,7 @@ type message struct {
 	Count      int       `json:"count,omitempty"` // descriptors received
 	Mark       uint64    `json:"mark,omitempty"`  // for the run's command, see Link.Mark
 	Error      string    `json:"error,omitempty"` // why it is refused
+	Code       int       `json:"code,omitempty"`  // to end with
 	ID         string    `json:"id,omitempty"`
 	Token      string    `json:"token,omitempty"`
 	Pipes      int       `json:"pipes,omitempty"` // descriptors sent along

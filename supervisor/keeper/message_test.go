@@ -19,7 +19,7 @@ func TestMessageRoundTrip(t *testing.T) {
 		Usage: platform.Usage{User: 1, System: 2, MaxRSS: 3}, Order: 4, At: time.Unix(5, 6), Lost: "why",
 	}
 	m := message{
-		Kind: kindRuns, Version: 1, Oldest: 2, Generation: 3, KeeperPID: 4, Files: []int{5}, Seq: 6, Count: 7, Mark: 1<<63 - 1, Error: "e",
+		Kind: kindRuns, Version: 1, Oldest: 2, Generation: 3, KeeperPID: 4, Files: []int{5}, Seq: 6, Count: 7, Mark: 1<<63 - 1, Error: "e", Code: 12,
 		ID: "a", Token: "o/a", Pipes: 2, PID: 9, StartTicks: 10, DeadlineMS: 11, Exe: []byte("/\xff"), Exit: toBody(exit),
 		Runs: []runBody{{ID: "b", Token: "o/b", Pipes: 1, PID: 2, StartTicks: 3, Pending: true, Exit: toBody(exit), Mark: 4, Pidfd: true}},
 		Will: &willBody{Lock: true, Exe: []byte("/\xff"), GoodExe: []byte("/b"), Told: true, StopAtNS: 5, Carry: map[string]string{"a": "b"}}, Estate: 12, Pidfds: true,

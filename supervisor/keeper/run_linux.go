@@ -123,7 +123,7 @@ func (k *keeper) open() (err error) {
 		k.cfg.Grace = defaultGrace
 	}
 	if k.exe = k.cfg.Exe; k.exe == "" {
-		k.exe = "/proc/self/exe"
+		k.exe = ownImage
 	}
 	k.goodExe = k.exe
 	if err := k.numbers(); err != nil {

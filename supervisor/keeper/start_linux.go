@@ -34,8 +34,15 @@ type supervisor struct {
 	replacing bool // it asked to be followed by another
 	marks     bool // it starts commands with their runs' marks
 	done      bool // it has ended all there is
+	refused   *refusal
 	killAt    time.Time
 	sendAt    time.Time // send again then
+}
+
+// A refusal is a supervisor's word that another one could not serve either.
+type refusal struct {
+	code int
+	why  string
 }
 
 type packet struct {
@@ -86,10 +93,12 @@ func (k *keeper) spawn() (*supervisor, error) {
 		files = append(files, uintptr(fd))
 	}
 	s := &supervisor{gen: k.gen, pidfd: -1, sock: pair[0], exe: k.exe, since: time.Now()}
-	s.pid, err = syscall.ForkExec(k.exe, k.cfg.Supervisor, &syscall.ProcAttr{
-		Env: os.Environ(), Files: files,
-		Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &s.pidfd}, // ^C in the terminal is for the keeper
-	})
+	err = s.exec(k.cfg.Supervisor, files)
+	if err != nil && k.told && s.exe == k.goodExe && s.exe != ownImage { // it was good: somebody removed it
+		k.log.Error("start supervisor, trying the keeper's own image instead", "exe", s.exe, "err", err)
+		s.exe = ownImage
+		err = s.exec(k.cfg.Supervisor, files)
+	}
 	_ = unix.Close(pair[1])
 	if err != nil {
 		_ = unix.Close(pair[0])
@@ -106,6 +115,18 @@ func (k *keeper) spawn() (*supervisor, error) {
 	_ = k.poll.add(s.pidfd, unix.EPOLLIN, tag{aboutSupervisor, int32(s.gen)})
 	_ = k.poll.add(s.sock, unix.EPOLLIN, tag{aboutSocket, int32(s.gen)})
 	return s, nil
+}
+
+// ownImage is the program that the keeper itself executes, also after its file
+// was deleted or replaced.
+const ownImage = "/proc/self/exe"
+
+func (s *supervisor) exec(argv []string, files []uintptr) (err error) {
+	s.pid, err = syscall.ForkExec(s.exe, argv, &syscall.ProcAttr{
+		Env: os.Environ(), Files: files,
+		Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &s.pidfd}, // ^C in the terminal is for the keeper
+	})
+	return err
 }
 
 // died is called when the supervisor is a zombie: the kernel has given us its
@@ -129,6 +150,12 @@ func (k *keeper) died() {
 		return
 	case k.late:
 		k.abandon()
+		return
+	case s.refused != nil && !k.told && len(k.runs) == 0: // nothing is held that somebody must go on for
+		if k.cfg.Refused != nil {
+			k.cfg.Refused(s.refused.why)
+		}
+		k.finish(max(1, s.refused.code))
 		return
 	}
 	if s.demands && k.cfg.Heir != nil && k.upgraded != s.exe {
@@ -163,14 +190,18 @@ func (k *keeper) another(wasReady bool) {
 	k.deaths++
 	switch {
 	case k.deaths < maxDeaths:
-	case k.exe != k.goodExe:
+	case k.exe != k.goodExe && k.exe != ownImage:
 		k.log.Error("the new supervisor does not get ready, going back to the one before", "exe", k.exe, "before", k.goodExe)
 		k.exe, k.deaths = k.goodExe, 0
+	case k.told && k.exe == k.goodExe && k.exe != ownImage: // its file may have been replaced
+		k.log.Error("the supervisor does not get ready any more, trying the keeper's own image", "exe", k.exe)
+		k.exe, k.deaths = ownImage, maxDeaths-1
 	case !k.stopBy.IsZero():
 		k.log.Error("no supervisor gets ready, shutting down without", "deaths", k.deaths)
 		k.abandon()
 	default:
 		k.startAt = now.Add(k.cfg.Retry)
+		k.exe = k.goodExe // which somebody may have mended by then
 		k.log.Error("supervisors die before they are ready: commands, their output and the lock are kept; procsup daemon tries again at once",
 			"deaths", k.deaths, "exe", k.exe, "retry_in", k.cfg.Retry.String(), "handles", len(k.runs))
 		k.stage(Waiting)

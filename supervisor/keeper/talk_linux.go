@@ -86,12 +86,16 @@ func (k *keeper) handle(s *supervisor, m message, fds []int) {
 		s.marks = true
 	case kindDone:
 		s.done = true
+	case kindRefuse:
+		s.refused = &refusal{m.Code, m.Error}
 	}
 }
 
 func (k *keeper) becameReady(s *supervisor) {
 	s.ready = true
-	k.goodExe = s.exe
+	if s.exe != ownImage || k.goodExe == "" { // the path is tried again when this one dies
+		k.goodExe = s.exe
+	}
 	if !k.told && k.cfg.Ready != nil {
 		k.cfg.Ready()
 	}

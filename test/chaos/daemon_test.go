@@ -32,6 +32,8 @@ var kills = flag.Int("kills", 25, "SIGKILLs of the supervisor")
 type daemon struct {
 	*client.Client
 	dir    string
+	at     string // the socket, below dir
+	uid    uint32 // 0: ours
 	cmd    *exec.Cmd
 	keeper int // the keeper now; the first is cmd
 }
@@ -39,19 +41,49 @@ type daemon struct {
 // startDaemon returns once it answers.
 func startDaemon(t *testing.T, dir string) *daemon {
 	t.Helper()
-	d := &daemon{dir: dir}
+	return startDaemonOf(t, procsupd, dir)
+}
+
+// startDaemonOf runs another binary, with more flags.
+func startDaemonOf(t *testing.T, exe, dir string, flags ...string) *daemon {
+	t.Helper()
+	return startDaemonAt(t, dir, "s", append([]string{exe}, flags...)...)
+}
+
+// startDaemonAt has its socket at a path below dir. run is the binary and more
+// flags; none: the usual one.
+func startDaemonAt(t *testing.T, dir, socket string, run ...string) *daemon {
+	t.Helper()
+	if len(run) == 0 {
+		run = []string{procsupd}
+	}
+	return (&daemon{dir: dir, at: socket}).start(t, run...)
+}
+
+// startDaemonAs runs it as another user.
+func startDaemonAs(t *testing.T, dir string, uid uint32) *daemon {
+	t.Helper()
+	return (&daemon{dir: dir, at: "s", uid: uid}).start(t, procsupd)
+}
+
+func (d *daemon) start(t *testing.T, run ...string) *daemon {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	d.cmd = exec.Command(procsupd, "--socket", d.socket(), "--state", d.state(), "--ready-fd", "3")
+	d.cmd = exec.Command(run[0], append([]string{"--socket", d.socket(), "--state", d.state(), "--ready-fd", "3"}, run[1:]...)...)
 	d.cmd.ExtraFiles, d.cmd.Stderr = []*os.File{w}, log
+	if d.uid != 0 {
+		d.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: d.uid, Gid: d.uid}}
+		d.cmd.Env = append(os.Environ(), "HOME="+d.dir)
+	}
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +97,7 @@ func startDaemon(t *testing.T, dir string) *daemon {
 	return d
 }
 
-func (d *daemon) socket() string { return filepath.Join(d.dir, "s") }
+func (d *daemon) socket() string { return filepath.Join(d.dir, d.at) }
 func (d *daemon) state() string  { return filepath.Join(d.dir, "state") }
 
 func (d *daemon) stop(t *testing.T) {
