@@ -50,7 +50,7 @@ func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
 		return nil, err
 	}
 	s.addPipe()
-	p.wake()
+	in.arm() // the spool stays closed until there is something for it
 	return p, nil
 }
 
@@ -165,6 +165,12 @@ func (p *pump) move(n int64) (int64, error) {
 	s := p.s
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
+	if s.w.f == nil && !p.in.copies { // do not open it for nothing
+		if err := p.in.look(); err != nil {
+			p.eof = errors.Is(err, io.EOF)
+			return 0, err
+		}
+	}
 	if !p.in.copies {
 		room, err := s.begin(n)
 		if err == nil {
