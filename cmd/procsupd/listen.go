@@ -92,7 +92,10 @@ func watchSocket(path string) <-chan struct{} {
 	}
 	go func() { // ends when the path vanished, or with the process
 		defer w.Close()
-		for range w.Events {
+		for e := range w.Events {
+			if !e.Has(fsnotify.Remove) && !e.Has(fsnotify.Rename) {
+				continue // of a neighbour that is written to, in a directory that is not ours alone
+			}
 			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 				close(gone)
 				return
