@@ -115,13 +115,14 @@ type Log struct {
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
 	l := &Log{cfg: cfg, epoch: time.Now()}
+	fresh := false
+	var err error
 	if cfg.Dir != "" {
-		if err := makeDir(cfg.Dir); err != nil {
+		if fresh, err = makeDir(cfg.Dir); err != nil {
 			return nil, err
 		}
 	}
-	var err error
-	if l.index, err = openIndex(cfg, l.epoch); err != nil {
+	if l.index, err = openIndex(cfg, l.epoch, fresh); err != nil {
 		return nil, err
 	}
 	l.index.gaps = l.gaps
@@ -172,12 +173,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// makeDir creates dir 0700 and refuses what is in the way by name.
-func makeDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make log folder %s: %w", dir, err)
+// makeDir creates dir 0700 and refuses what is in the way by name. fresh: it was
+// not there, so nothing is in it.
+func makeDir(dir string) (fresh bool, err error) {
+	if os.Mkdir(dir, 0o700) == nil { // its parent is there: most of the time
+		return true, nil
 	}
-	return nil
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, fmt.Errorf("make log folder %s: %w", dir, err)
+	}
+	return false, nil
 }
 
 // Pipe makes a pipe whose bytes go to src and returns the end the command

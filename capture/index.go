@@ -39,7 +39,8 @@ type index struct {
 }
 
 // openIndex creates the index file, which tells whether the folder is usable.
-func openIndex(cfg Config, epoch time.Time) (*index, error) {
+// In a fresh folder there is nothing else.
+func openIndex(cfg Config, epoch time.Time, fresh bool) (*index, error) {
 	x := &index{epoch: epoch, mono: monotonic() - time.Since(epoch)}
 	if cfg.Dir == "" {
 		return x, nil
@@ -49,12 +50,12 @@ func openIndex(cfg Config, epoch time.Time) (*index, error) {
 	if !cfg.Resume {
 		flag |= os.O_EXCL
 		for _, src := range []Source{Stdout, Stderr} {
-			if p := filepath.Join(cfg.Dir, src.String()); exists(p) {
+			if p := filepath.Join(cfg.Dir, src.String()); !fresh && exists(p) {
 				return nil, fmt.Errorf("open log: %s: %w", p, ErrExists)
 			}
 		}
 	}
-	f, err := os.OpenFile(x.path, flag, 0o600)
+	f, err := openFile(x.path, flag)
 	if err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			err = fmt.Errorf("%w: %w", ErrExists, err)
@@ -69,23 +70,29 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// add notes that n bytes came at off; now is ns since epoch.
-func (x *index) add(src Source, off, n, now int64) {
+// add notes that n bytes came at off; now is ns since epoch. due: it is time to
+// write what is pending.
+func (x *index) add(src Source, off, n, now int64) (due bool) {
 	if x.path == "" {
-		return
+		return false
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if k := len(x.pending) - 1; k >= 0 {
 		if p := &x.pending[k]; p.Source == src && !p.Omitted && p.End() == off && now-int64(p.Mono-x.mono) < indexGrain {
 			p.Len += n
-			return
+			return false
 		}
 	}
 	x.pending = append(x.pending, x.record(src, off, n, now))
-	if len(x.pending) >= indexBatch || now-x.flushed > indexLate {
-		x.flush(now)
-	}
+	return len(x.pending) >= indexBatch || now-x.flushed > indexLate
+}
+
+// write writes what is pending.
+func (x *index) write(now int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.flush(now)
 }
 
 func (x *index) record(src Source, off, n, now int64) Record {
@@ -136,7 +143,7 @@ func (x *index) flush(now int64) {
 	if len(x.pending) == 0 || x.path == "" {
 		return
 	}
-	if err := x.write(); err != nil {
+	if err := x.store(); err != nil {
 		if len(x.pending) >= 4*indexBatch {
 			x.pending = slices.DeleteFunc(x.pending, func(r Record) bool { return !r.Omitted })
 		}
@@ -151,8 +158,8 @@ func (x *index) flush(now int64) {
 	}
 }
 
-// write appends the pending records to the file.
-func (x *index) write() error {
+// store appends the pending records to the file. x.mu is held.
+func (x *index) store() error {
 	if err := x.open(); err != nil {
 		return err
 	}
@@ -188,7 +195,7 @@ func (x *index) open() error {
 		x.f.Close()
 		x.f, x.size = nil, 0
 	}
-	f, err := os.OpenFile(x.path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	f, err := openFile(x.path, os.O_RDWR|os.O_CREATE|noFollow)
 	if err != nil {
 		return err
 	}

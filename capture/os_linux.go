@@ -12,6 +12,21 @@ import (
 
 const noFollow = unix.O_NOFOLLOW
 
+// openFile is os.OpenFile, mode 0600, without the six system calls by which that
+// finds out that Go's poller cannot wait for a file: a short command has several.
+func openFile(path string, flag int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, flag|unix.O_CLOEXEC, 0o600)
+		switch err {
+		case nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case unix.EINTR:
+		default:
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
 func monotonic() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +25,8 @@ type poller struct {
 // batchEvents is how many inputs are told at a time.
 const batchEvents = 64
 
-// pollers is the one poller of the process, there while any pump is. It is
+// pollers is the one poller of the process, there while any pump is, and a
+// little longer. It is
 // shared because an epoll set a log would cost each a descriptor.
 var pollers pollerRef
 
@@ -32,7 +34,12 @@ type pollerRef struct {
 	mu   sync.Mutex
 	p    *poller
 	refs int
+	rest *time.Timer // closes p, which nobody uses; nil: somebody does
 }
+
+// pollerRest is how long the poller stays unused: commands that come one after
+// the other do not make one each.
+const pollerRest = 100 * time.Millisecond
 
 func (r *pollerRef) get() (*poller, error) {
 	r.mu.Lock()
@@ -44,6 +51,10 @@ func (r *pollerRef) get() (*poller, error) {
 		}
 		r.p = p
 	}
+	if r.rest != nil {
+		r.rest.Stop()
+		r.rest = nil
+	}
 	r.refs++
 	return r.p, nil
 }
@@ -52,10 +63,19 @@ func (r *pollerRef) put() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refs--; r.refs == 0 {
-		r.p.f.Close()
-		<-r.p.done
-		r.p = nil
+		r.rest = time.AfterFunc(pollerRest, r.close)
 	}
+}
+
+func (r *pollerRef) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refs > 0 || r.p == nil { // taken again meanwhile
+		return
+	}
+	r.p.f.Close()
+	<-r.p.done
+	r.p, r.rest = nil, nil
 }
 
 func newPoller() (*poller, error) {

@@ -167,6 +167,12 @@ func (p *pump) move(n int64) (int64, error) {
 	s := p.s
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
+	if s.w.f == nil && !p.in.copies { // do not open it for nothing
+		if err := p.in.look(); err != nil {
+			p.eof = errors.Is(err, io.EOF)
+			return 0, err
+		}
+	}
 	if !p.in.copies {
 		room, err := s.begin(n)
 		if err == nil {

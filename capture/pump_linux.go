@@ -88,6 +88,24 @@ func (in *input) waiting() int64 {
 	return int64(n)
 }
 
+// look reports, taking nothing, that there are no bytes: errDry for now, io.EOF
+// for ever.
+func (in *input) look() error {
+	p := []unix.PollFd{{Fd: int32(in.fd), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(p, 0)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || p[0].Revents&(unix.POLLIN|unix.POLLERR|unix.POLLNVAL) != 0:
+			return nil // moving them will tell
+		case p[0].Revents&unix.POLLHUP != 0:
+			return io.EOF
+		default:
+			return errDry
+		}
+	}
+}
+
 // splice moves up to n bytes to f at off.
 func (in *input) splice(f *os.File, off, n int64) (int64, error) {
 	for {

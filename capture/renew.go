@@ -46,7 +46,7 @@ func (s *Stream) renew(seg *segment, why loss) error {
 
 // replacement makes a file that takes the place of whatever is at path.
 func (s *Stream) replacement(path string) (*os.File, os.FileInfo, error) {
-	if err := makeDir(filepath.Dir(path)); err != nil {
+	if _, err := makeDir(filepath.Dir(path)); err != nil {
 		return nil, nil, err
 	}
 	tmp := path + ".new"

@@ -62,7 +62,7 @@ func (s *spool) create(resume bool) error {
 	if !resume {
 		flag |= os.O_EXCL
 	}
-	f, err := os.OpenFile(s.path, flag, 0o600)
+	f, err := openFile(s.path, flag)
 	if err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			err = fmt.Errorf("%w: %w", ErrExists, err)
@@ -134,9 +134,9 @@ func (g *segment) open() (*os.File, error) {
 		}
 		return f, nil
 	}
-	f, err := os.OpenFile(g.path, os.O_RDWR|noFollow, 0)
+	f, err := openFile(g.path, os.O_RDWR|noFollow)
 	if errors.Is(err, fs.ErrPermission) {
-		f, err = os.OpenFile(g.path, os.O_RDONLY|noFollow, 0)
+		f, err = openFile(g.path, os.O_RDONLY|noFollow)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)

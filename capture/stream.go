@@ -2,6 +2,7 @@ package capture
 
 import (
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +197,7 @@ func (s *Stream) publish(n int64) {
 	now := s.log.now()
 	off := s.total.Load()
 	s.last.Store(now)
-	s.log.index.add(s.src, off, n, now)
+	due := s.log.index.add(s.src, off, n, now)
 	s.total.Store(off + n)
 	s.log.keep(n)
 	if s.log.cfg.Published != nil {
@@ -206,6 +207,10 @@ func (s *Stream) publish(n int64) {
 		s.mu.Lock()
 		s.ring()
 		s.mu.Unlock()
+		runtime.Gosched() // who was woken runs here and now, not when this is done
+	}
+	if due {
+		s.log.index.write(now)
 	}
 }
 

@@ -243,13 +243,15 @@ func TestThinnedIndex(t *testing.T) {
 }
 
 func TestIndexStaysSmall(t *testing.T) {
-	x, err := openIndex(Config{Dir: t.TempDir()}, time.Now())
+	x, err := openIndex(Config{Dir: t.TempDir()}, time.Now(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x.gaps = func() []Record { return nil }
 	for i := range int64(500_000) {
-		x.add(Stdout, i*10, 10, i*2*indexGrain)
+		if now := i * 2 * indexGrain; x.add(Stdout, i*10, 10, now) {
+			x.write(now)
+		}
 	}
 	x.close()
 	fi, err := os.Stat(x.path)

@@ -51,6 +51,11 @@ func (s *Stream) begin(n int64) (int64, error) {
 		return 0, s.fail(err)
 	}
 	n = s.makeRoom(min(n, chunkMax))
+	if left := s.log.cfg.Head - s.total.Load(); left > 0 && !w.probed {
+		n = min(n, left) // nothing is freed or split before
+	} else {
+		s.probe()
+	}
 	if w.split > 0 {
 		if err := s.nextSegment(); err != nil {
 			return 0, s.fail(err)
@@ -97,7 +102,6 @@ func (s *Stream) ready() error {
 			return err
 		}
 		w.f, w.seg, w.checked = f, seg, s.log.now()
-		s.probe()
 	}
 	size, named, err := fileState(w.f)
 	if err != nil {

@@ -77,11 +77,26 @@ func startWaits(t *testing.T, m mode) (*proc, *os.File) {
 	return p, w
 }
 
+// awaitSeen waits until the group has looked at its tree and seen a member.
+func awaitSeen(t *testing.T, p *proc) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		n := len(p.seen)
+		p.mu.Unlock()
+		if n > 0 {
+			return
+		}
+	}
+	t.Fatal("no member was seen")
+}
+
 func TestLeftoverWait(t *testing.T) {
 	in(t, allModes, func(t *testing.T, m mode) {
 		p, w := startWaits(t, m)
 		done := make(chan Report)
 		go func() { done <- p.Finish(Wait, 0, long, nil) }()
+		awaitSeen(t, p)
 		select {
 		case r := <-done:
 			t.Fatalf("did not wait: %+v", r)

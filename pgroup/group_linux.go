@@ -48,6 +48,7 @@ type Group struct {
 	exitKnown bool // valid once done is closed
 
 	mu     sync.Mutex // guards what follows
+	after  []func()   // see AfterEnd
 	reaped bool
 	sent   []Sent
 	seen   map[int]uint64 // members seen so far: PID to start ticks
@@ -71,6 +72,7 @@ func Start(c Command, cfg Config) (*Group, error) {
 	if err != nil && g.cgroup != nil && cfg.Containment == Auto && cageRefused(err) {
 		g.discard()
 		g.cgroup = nil
+		cfg.Subreaper.forgetHome()
 		if err := g.contain(cfg.below()); err != nil {
 			return nil, err
 		}
@@ -80,7 +82,10 @@ func Start(c Command, cfg Config) (*Group, error) {
 		g.discard()
 		return nil, err
 	}
-	if g.cgroup != nil {
+	switch {
+	case g.cgroup != nil && cfg.Many:
+		g.cgroup.Rest()
+	case g.cgroup != nil:
 		g.cgroup.CloseFD()
 	}
 	g.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
@@ -129,7 +134,7 @@ func (g *Group) contain(cfg Config) error {
 	want := cfg.Containment
 	if want == Auto || want == Cgroup {
 		name := cfg.cgroupName()
-		cg, err := platform.NewCgroup(name)
+		cg, err := cfg.Subreaper.newCgroup(name)
 		if err == nil {
 			g.cgroup, g.level = cg, Cgroup
 			return nil
@@ -277,43 +282,6 @@ func fdOf(f *os.File) (fd uintptr, err error) {
 	}
 	err = rc.Control(func(n uintptr) { fd = n })
 	return fd, err
-}
-
-// watch waits for the leader's end without reaping it.
-func (g *Group) watch() {
-	defer close(g.done)
-	var peek error
-	rc, err := g.pidfd.SyscallConn()
-	if err == nil {
-		err = rc.Read(func(fd uintptr) bool {
-			var ended bool
-			g.exit, ended, peek = platform.PeekExit(int(fd))
-			g.exitKnown = ended
-			if errors.Is(peek, unix.ECHILD) {
-				g.taken = errReapedElsewhere
-				g.exit, g.exitKnown = platform.ReapedExit(int(fd))
-			}
-			return ended || peek != nil
-		})
-	}
-	if err != nil || peek != nil && g.taken == nil {
-		g.blockingPeek()
-	}
-	g.end = time.Now()
-}
-
-// errReapedElsewhere is for a host program that waits for every child there is:
-// it has reaped the leader, so its number is free and only the pidfd knows it.
-var errReapedElsewhere = fmt.Errorf("command was reaped by another part of this program: %w", unix.ECHILD)
-
-// blockingPeek is for a kernel whose pidfds cannot be polled or waited for; it
-// holds a thread.
-func (g *Group) blockingPeek() {
-	exit, err := platform.AwaitExit(g.pid)
-	if err != nil {
-		exit, g.taken = platform.Exit{Code: -1}, err
-	}
-	g.exit, g.exitKnown = exit, err == nil
 }
 
 // discard frees what contain made when nothing was started.

@@ -197,3 +197,11 @@ func (g *Group) Reap() (End, error) {
 
 // Reap does nothing here.
 func (s *Subreaper) Reap() {}
+
+// AfterEnd has f called when the leader has ended.
+func (g *Group) AfterEnd(f func()) {
+	go func() { // ends with the leader, and f
+		<-g.Done()
+		f()
+	}()
+}

@@ -2,6 +2,7 @@ package pgroup
 
 import (
 	"os"
+	"time"
 
 	"procsup/platform"
 )
@@ -148,6 +149,9 @@ func (f *finder) addPID(pid int) {
 }
 
 func (f *finder) addCgroup() {
+	if populated, err := f.g.cgroup.Populated(); err == nil && !populated { // one read, where a list takes two directories
+		return
+	}
 	pids, err := f.g.cgroup.Procs()
 	if err != nil {
 		return
@@ -179,16 +183,43 @@ func (f *finder) addTree(root int) {
 	}
 }
 
+// An orphan that is just ending cannot be told any more by what it had, and its
+// children are not ours yet: it is looked at again until it is dead, so often.
+const (
+	exitTries = 50
+	exitPause = 100 * time.Microsecond
+)
+
 // addAdopted adds the orphans that are ours with all below them, and reaps the
 // dead ones.
 func (f *finder) addAdopted() {
+	for range exitTries {
+		if f.addAdoptedOnce() {
+			return
+		}
+		time.Sleep(exitPause) // nothing tells the end of what may be another's child
+	}
+}
+
+// addAdoptedOnce reports false when somebody who is ending may leave more.
+func (f *finder) addAdoptedOnce() (sure bool) {
 	live, dead := f.g.sub.adopted()
+	sure = true
 	for _, st := range live {
-		if st.Comm != keeperName && f.g.owns(st) {
+		switch {
+		case st.Comm == keeperName:
+		case f.g.owns(st):
 			f.add(st)
 			f.addTree(st.PID)
+		case platform.Exiting(st.PID):
+			sure = false
 		}
 	}
+	f.reapOwn(dead)
+	return sure
+}
+
+func (f *finder) reapOwn(dead []platform.Stat) {
 	for _, st := range dead {
 		if f.g.owns(st) {
 			f.g.sub.reapUnknown(st.PID)

@@ -89,6 +89,9 @@ type Config struct {
 	// RLIMIT_LOCKS (getrlimit(2)), a limit that Linux has not looked at since
 	// 2.4.25 but keeps. Only at level Tree, which has nothing surer.
 	Mark bool
+	// Many says that thousands of commands may live at once: each then holds
+	// one descriptor while it runs, its pidfd.
+	Many bool
 	// CgroupName names the control group; "" = the token's last part, or a unique name.
 	CgroupName string
 }

@@ -18,6 +18,7 @@ type Remote struct {
 	PID     int
 	Pidfd   int // taken over; opened by whoever could pin the number
 	Session bool
+	Many    bool   // see Config.Many
 	Cgroup  string // "" = none
 	Token   string // "" = none
 	Mark    uint64 // 0 = none, see Config.Mark
@@ -46,6 +47,9 @@ func OpenRemote(r Remote) (*Group, error) {
 		if g.cgroup, err = platform.OpenCgroup(r.Cgroup); err == nil {
 			g.cgroup.CloseFD() // nothing is started in it
 			g.level = Cgroup
+			if r.Many {
+				g.cgroup.Rest()
+			}
 		}
 	}
 	g.pidfd = os.NewFile(uintptr(r.Pidfd), "pidfd")

@@ -25,7 +25,8 @@ type Subreaper struct {
 	mu     sync.Mutex
 	known  map[int]uint64 // children that were started here: PID to serial, as a freed PID may come again at once
 	serial uint64
-	groups int // groups started so far
+	groups int                 // groups started so far
+	home   platform.CgroupHome // where cgroups could be made last; zero: not known
 
 	listing asked[[2][]platform.Stat] // see adopted
 }
@@ -102,6 +103,43 @@ func (s *Subreaper) release(pid int, child uint64, f func() bool) bool {
 	return true
 }
 
+// newCgroup makes a cgroup where the last one could be made, or finds the place
+// anew: looking for it takes longer than making one.
+func (s *Subreaper) newCgroup(name string) (*platform.Cgroup, error) {
+	if s == nil {
+		return platform.NewCgroup(name)
+	}
+	s.mu.Lock()
+	home := s.home
+	s.mu.Unlock()
+	if home.Base != "" {
+		if c, err := home.New(name); err == nil {
+			return c, nil
+		}
+	}
+	home, err := platform.FindCgroup()
+	if err != nil {
+		return nil, err
+	}
+	c, err := home.New(name)
+	if err == nil {
+		s.mu.Lock()
+		s.home = home
+		s.mu.Unlock()
+	}
+	return c, err
+}
+
+// forgetHome has the place for cgroups looked for again: one could be made and
+// not be used.
+func (s *Subreaper) forgetHome() {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.home = platform.CgroupHome{}
+	}
+}
+
 // sole reports whether an adopted orphan can only come from the one group
 // there has ever been.
 func (s *Subreaper) sole() bool {
@@ -129,7 +167,7 @@ func (s *Subreaper) list() (live, dead []platform.Stat) {
 	wasDead := map[int]bool{}
 	for again := true; again; {
 		again, live, dead = false, nil, nil
-		for _, pid := range platform.Children(unix.Getpid()) {
+		for _, pid := range platform.AdoptedChildren() {
 			if s.isKnown(pid) {
 				continue
 			}

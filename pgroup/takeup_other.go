@@ -13,6 +13,7 @@ import (
 // A Remote names a command that another process started.
 type Remote struct {
 	Session bool
+	Many    bool
 	Cgroup  string
 	Token   string
 

@@ -20,6 +20,7 @@ type Cgroup struct {
 	token chan struct{} // held by the one WaitEmpty that uses the poller
 
 	mu     sync.Mutex
+	rests  bool     // events is opened again when it is needed
 	dir    int      // for SysProcAttr.CgroupFD; −1 after CloseFD
 	events int      // cgroup.events; −1 when closed
 	file   *os.File // owns events once it is in the poller, nil before
@@ -149,12 +150,42 @@ func (c *Cgroup) CloseFD() {
 	}
 }
 
+// Rest closes all descriptors of a cgroup whose command is started: where there
+// are thousands, one each is too many. What needs one opens it again. Sweep is
+// kept away only by the processes in it from then on: an empty one may vanish.
+func (c *Cgroup) Rest() {
+	c.CloseFD()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events >= 0 && c.file == nil {
+		unix.Close(c.events)
+		c.events, c.rests = -1, true
+	}
+}
+
+// open sees to it that events is open. c.mu is held.
+func (c *Cgroup) open() error {
+	switch {
+	case c.events >= 0:
+		return nil
+	case !c.rests:
+		return ErrCgroupClosed
+	}
+	fd, err := openRetry(c.path+"/cgroup.events", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC)
+	if err != nil {
+		return cgroupErr("open", c.path, err)
+	}
+	c.events, c.rests = fd, false
+	return nil
+}
+
 // Close closes the descriptors, wakes WaitEmpty and leaves the directory and
 // its processes alone. Closing twice does nothing.
 func (c *Cgroup) Close() error {
 	c.CloseFD()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.rests = false
 	if c.events < 0 {
 		return nil
 	}
@@ -172,8 +203,8 @@ func (c *Cgroup) Close() error {
 func (c *Cgroup) Populated() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.events < 0 {
-		return false, ErrCgroupClosed
+	if err := c.open(); err != nil {
+		return false, err
 	}
 	return c.populatedAt(c.events)
 }
@@ -281,8 +312,8 @@ func (c *Cgroup) watchErr(err error) error {
 func (c *Cgroup) pollable() (*os.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.events < 0 {
-		return nil, ErrCgroupClosed
+	if err := c.open(); err != nil {
+		return nil, err
 	}
 	if c.file == nil {
 		c.file = os.NewFile(uintptr(c.events), c.path+"/cgroup.events")

@@ -40,6 +40,9 @@ func (c *Cgroup) Path() string { return "" }
 // CloseFD does nothing.
 func (c *Cgroup) CloseFD() {}
 
+// Rest does nothing.
+func (c *Cgroup) Rest() {}
+
 // Close does nothing.
 func (c *Cgroup) Close() error { return nil }
 

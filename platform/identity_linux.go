@@ -58,6 +58,22 @@ func readFile(path string, buf []byte) ([]byte, error) {
 	}
 }
 
+// readOnce is readFile for a file that the kernel gives whole in one read when
+// buf has room for it, as all that is made by single_open (fs/seq_file.c).
+func readOnce(path string, buf []byte) ([]byte, error) {
+	fd, err := openRetry(path, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Read(fd, buf)
+		if err != unix.EINTR {
+			return buf[:max(n, 0)], err
+		}
+	}
+}
+
 func openRetry(path string, flags int) (int, error) {
 	for {
 		fd, err := unix.Open(path, flags, 0)
@@ -70,7 +86,7 @@ func openRetry(path string, flags int) (int, error) {
 // ReadStat reads /proc/PID/stat. A process that is gone is ErrGone.
 func ReadStat(pid int) (Stat, error) {
 	var buf [1024]byte
-	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
+	b, err := readOnce("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
 		return Stat{}, fmt.Errorf("process %d: %w", pid, ErrGone)

@@ -63,8 +63,14 @@ func MarkOf(pid int) uint64 {
 // NeverExecuted reports whether a process, or zombie, has not executed a
 // program since it was forked: it runs its parent's. (PF_FORKNOEXEC in the
 // flags of proc(5) stat, field 9.)
-func NeverExecuted(pid int) bool {
-	const forkNoExec = 0x40
+func NeverExecuted(pid int) bool { return hasFlag(pid, 0x40) }
+
+// Exiting reports whether a process is on its way to be a zombie: its memory may
+// be gone already, and its environment with it, its children are not ours yet.
+// (PF_EXITING in the flags of proc(5) stat, field 9.)
+func Exiting(pid int) bool { return hasFlag(pid, 0x4) }
+
+func hasFlag(pid int, flag uint64) bool {
 	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
 	if err != nil {
 		return false
@@ -74,7 +80,7 @@ func NeverExecuted(pid int) bool {
 		return false
 	}
 	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
-	return err == nil && flags&forkNoExec != 0
+	return err == nil && flags&flag != 0
 }
 
 // BetweenStarts runs f while no start of MarkChildren is under way, and none

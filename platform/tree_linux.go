@@ -47,7 +47,7 @@ func AdoptedChildren() []int {
 	if noChildrenFiles.Load() {
 		return Children(os.Getpid())
 	}
-	var buf [512]byte
+	var buf [4096]byte // as much as one read gives, fs/seq_file.c
 	self := strconv.Itoa(os.Getpid())
 	b, err := readFile("/proc/"+self+"/task/"+self+"/children", buf[:])
 	if err != nil {

@@ -251,7 +251,7 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 	if err := s.launch(again, commit); err != nil {
 		return nil, err
 	}
-	return envelope(again, again.atStart), nil
+	return again.envelope(), nil
 }
 
 // mayFollow refuses a restart unless the run ended by itself or by this very

@@ -94,24 +94,40 @@ type replay struct {
 
 func (*replay) Error() string { return "the idempotency key was seen before" }
 
+// lookUp finds what the journal knows of a request's key; nil = nothing. It
+// reads a file, so s.mu is not held. keyEnds says for how long that is all there
+// is to know: a key is in s.keys until the end of its run is in the journal.
+func (s *Supervisor) lookUp(spec wire.Start) (k *journal.Key, keyEnds int, err error) {
+	s.mu.Lock()
+	live, keyEnds := s.keys[spec.Idempotency], s.keyEnds
+	s.mu.Unlock()
+	if spec.Idempotency == "" || live != nil {
+		return nil, keyEnds, nil
+	}
+	found, ok, err := s.journal.Key(spec.Idempotency)
+	switch {
+	case err != nil:
+		return nil, keyEnds, fmt.Errorf("look up idempotency key: %w", err)
+	case ok:
+		k = &found
+	}
+	return k, keyEnds, nil
+}
+
 // replay finds the first answer of a key, or refuses another request under the
-// same key. s.mu is held.
-func (s *Supervisor) replay(spec wire.Start) error {
+// same key. k is what the journal knows of it. s.mu is held.
+func (s *Supervisor) replay(spec wire.Start, k *journal.Key) error {
 	if spec.Idempotency == "" {
 		return nil
 	}
 	print, id := "", handles.ID("")
-	if r := s.keys[spec.Idempotency]; r != nil {
+	switch r := s.keys[spec.Idempotency]; {
+	case r != nil:
 		print, id = fingerprint(r.spec), r.id
-	} else {
-		k, ok, err := s.journal.Key(spec.Idempotency)
-		if err != nil {
-			return fmt.Errorf("look up idempotency key: %w", err)
-		}
-		if !ok {
-			return nil
-		}
+	case k != nil:
 		print, id = k.Fingerprint, handles.ID(k.Run)
+	default:
+		return nil
 	}
 	if print != fingerprint(spec) {
 		return &handles.Error{Code: handles.CodeKeyConflict, ID: string(id), Message: "the idempotency key was used for another start, " + string(id), Hint: "use a new key for a new start"}
@@ -160,7 +176,15 @@ func (r *run) awaitStarted(ctx context.Context) error {
 	}
 }
 
-func envelope(r *run, rec handles.Record) *wire.Started { return started(rec, r.s.dir(r.id)) }
+// answer is that of the start. s.mu is held.
+func (r *run) answer() *wire.Started { return started(r.rec, r.s.dir(r.id)) }
+
+// envelope is the answer of a start that is over. It is given once.
+func (r *run) envelope() *wire.Started {
+	a := r.atStart
+	r.atStart = nil // whoever runs long need not keep it
+	return a
+}
 
 // started is the envelope of a start.
 func started(rec handles.Record, dir string) *wire.Started {

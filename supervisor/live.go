@@ -49,10 +49,14 @@ func (s *Supervisor) leave(r *run) {
 	sess.changed()
 }
 
+// spareEnds is how many ends have room besides those of what runs, so that a
+// start and an end do not each change a file.
+const spareEnds = 16
+
 // reserve keeps room in the journal for ends, and for what becomes of those
 // that are owed. s.mu is held.
 func (s *Supervisor) reserve() {
-	s.journal.SetReserve(int64(len(s.runs)+s.owed) * journal.ReservePerRun)
+	s.journal.SetReserve(int64(len(s.runs)+s.owed+spareEnds) * journal.ReservePerRun)
 }
 
 // counted are the events of a run once its last one is told. s.mu is held.

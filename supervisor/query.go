@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"procsup/handles"
 	"procsup/supervisor/journal"
@@ -66,6 +68,9 @@ func (s *Supervisor) List(_ context.Context, f journal.Filter) (*wire.List, erro
 	if f.Session != "" {
 		f.Session = canonicalSession(f.Session)
 	}
+	if f.LiveOnly {
+		return s.listLive(f), nil
+	}
 	s.mu.Lock()
 	seq := s.seq
 	s.mu.Unlock()
@@ -113,6 +118,30 @@ func kindOf(rec *handles.Record) string {
 		return "command"
 	}
 	return rec.Tag
+}
+
+// listLive is List of what has not ended, all of which is in memory.
+func (s *Supervisor) listLive(f journal.Filter) *wire.List {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := make([]*run, 0, len(s.runs))
+	for _, r := range s.runs {
+		if r.durable && (f.Session == "" || r.rec.SessionID == f.Session) && (f.Tag == "" || f.Tag == kindOf(&r.rec)) {
+			live = append(live, r)
+		}
+	}
+	slices.SortFunc(live, func(a, b *run) int { // the journal's order
+		return cmp.Or(cmp.Compare(b.created, a.created), cmp.Compare(b.id, a.id))
+	})
+	out := &wire.List{Seq: s.seq}
+	if f.Limit > 0 && len(live) > f.Limit {
+		live, out.More = live[:f.Limit], true
+	}
+	out.Handles = make([]handles.Record, len(live))
+	for i, r := range live {
+		out.Handles[i] = r.snapshot()
+	}
+	return out
 }
 
 // Journal returns entries after a number, of one run or of all.

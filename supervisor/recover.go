@@ -70,7 +70,7 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	sess := s.session(spec.Session)
 	s.mu.Unlock()
 	r := newRun(s, handles.ID(row.ID), spec, sess)
-	r.rec, r.created = *rec, row.Created
+	r.rec, r.created, r.durable = *rec, row.Created, true
 	r.told = true // the events of another supervisor's time are gone
 	r.drop = rec.Cause == handles.CauseSession || rec.Cause == handles.CauseShutdown && sess.closed()
 	if rec.Stop != nil { // decided before the crash: it goes on
@@ -189,10 +189,14 @@ func (s *Supervisor) Found(id string, pid int, startTicks uint64) {
 func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	cfg := s.captureConfig(r)
 	cfg.Resume = true
-	if r.log, err = capture.Open(cfg); err != nil {
+	log, err := capture.Open(cfg)
+	if err != nil {
 		closeAll(pipes)
 		return err
 	}
+	s.mu.Lock()
+	r.log = log
+	s.mu.Unlock()
 	sources := r.sources()
 	for i, src := range sources {
 		if i < len(pipes) {
@@ -200,7 +204,9 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 		}
 	}
 	if len(pipes) > len(sources) {
+		r.inMu.Lock()
 		r.stdin = pipes[len(sources)]
+		r.inMu.Unlock()
 	}
 	return err
 }
@@ -222,11 +228,11 @@ func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File, si
 
 // cgroupOf is where the control group of a run is, if it has one.
 func (s *Supervisor) cgroupOf(id handles.ID) string {
-	home, err := platform.FindCgroup()
-	if err != nil || home.Base == "" {
+	home := s.cgroupHome()
+	if home == "" {
 		return ""
 	}
-	return home.Base + "/" + platform.CgroupPrefix + string(id)
+	return home + "/" + platform.CgroupPrefix + string(id)
 }
 
 // lose ends a run whose outcome is unknown.

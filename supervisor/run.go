@@ -63,9 +63,10 @@ type run struct {
 	told   bool         // the first event is there; guarded by evMu
 	early  []wire.Event // output that came before it; guarded by evMu
 
-	atStart handles.Record // as it was when the start was answered
+	atStart *wire.Started // the answer of the start; nil once it was given
 
 	// Guarded by s.mu.
+	durable      bool // its admission is
 	rec          handles.Record
 	phase        phase
 	stop         *stop
@@ -138,7 +139,11 @@ func (r *run) ring() {
 // own is the life of one command after its spawn, from top to bottom.
 func (r *run) own() {
 	defer r.s.owners.Done()
-	go r.observe() // ends with the leader; own waits for its mark below
+	if r.exits == nil {
+		r.group.AfterEnd(r.observe) // own waits for its mark below
+	} else {
+		go r.observe() // ends with the leader
+	}
 	report, stopped := r.attend()
 	select { // the ending is what observe saw, never a guess
 	case <-r.marked:
@@ -160,7 +165,6 @@ func (r *run) own() {
 func (r *run) observe() {
 	var seen exitSeen
 	if r.exits == nil {
-		<-r.group.Done()
 		seen.exit, seen.at = r.group.Exit()
 		seen.usage, _ = r.group.Usage()
 	} else {
@@ -188,11 +192,11 @@ func (r *run) attend() (rep pgroup.Report, stopped bool) {
 		select {
 		case <-r.s.life.Done():
 			return rep, false
-		case <-deadline.C:
+		case <-deadline:
 			r.s.decide(r, decision{kind: "deadline", cause: handles.CauseDeadline, by: "host", reason: "deadline of " + millis(r.spec.DeadlineMS).String()})
-		case <-quiet.C:
+		case <-quiet:
 			if left := millis(r.spec.NoOutputMS) - time.Since(later(r.log.LastActivity(), r.rec.StartedAt)); left > 0 {
-				quiet.Reset(left)
+				quiet = time.After(left)
 				continue
 			}
 			r.s.decide(r, decision{kind: "no_output", cause: handles.CauseNoOutput, by: "host", reason: "no output for " + millis(r.spec.NoOutputMS).String()})
@@ -290,6 +294,10 @@ func (s *Supervisor) forget(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.phase = ended
+	if r.spec.Idempotency != "" && s.keys[r.spec.Idempotency] == r {
+		delete(s.keys, r.spec.Idempotency)
+		s.keyEnds++
+	}
 	s.leave(r)
 	r.ring()
 	close(r.over)
@@ -329,14 +337,12 @@ func wake(c chan struct{}) {
 	}
 }
 
-// newAlarm fires ms after a moment; never for 0.
-func newAlarm(ms int64, from time.Time) *time.Timer {
+// newAlarm fires once, ms after a moment; never for 0.
+func newAlarm(ms int64, from time.Time) <-chan time.Time {
 	if ms <= 0 {
-		t := time.NewTimer(time.Hour)
-		t.Stop()
-		return t
+		return nil
 	}
-	return time.NewTimer(time.Until(from.Add(millis(ms))))
+	return time.After(time.Until(from.Add(millis(ms))))
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

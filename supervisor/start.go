@@ -54,16 +54,27 @@ func (s *Supervisor) start(ctx context.Context, req wire.Start, who *Caller) (*w
 	if req.BackgroundMS != nil && !req.Foreground {
 		return s.inFront(ctx, r, r.id, millis(*req.BackgroundMS), who)
 	}
-	return envelope(r, r.atStart), nil
+	return r.envelope(), nil
 }
 
 // admit takes the run into the journal, or says why not. Nothing is reserved
 // or started when it fails.
 func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commit, error) {
 	missing := s.journal.Missing()
+	key, asOf, err := s.lookUp(spec)
+	if err != nil {
+		return nil, nil, err
+	}
 	s.mu.Lock()
+	for spec.Idempotency != "" && asOf != s.keyEnds { // one that ended meanwhile may have been of this key
+		s.mu.Unlock()
+		if key, asOf, err = s.lookUp(spec); err != nil {
+			return nil, nil, err
+		}
+		s.mu.Lock()
+	}
 	defer s.mu.Unlock()
-	if err := s.replay(spec); err != nil { // before any refusal: a repeat is not new work
+	if err := s.replay(spec, key); err != nil { // before any refusal: a repeat is not new work
 		return nil, nil, err
 	}
 	if s.closing || s.draining {
@@ -145,6 +156,9 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 		}
 		return &handles.Error{Code: handles.CodePersistence, ID: s.cfg.Dir, Message: fmt.Sprintf("the journal could not take the start, nothing was started: %v", err)}
 	}
+	s.mu.Lock()
+	r.durable = true
+	s.mu.Unlock()
 	s.hook("admitted", r)
 	files, f := s.prepare(r)
 	if f == nil {
@@ -157,7 +171,7 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	s.mu.Lock()
 	r.phase = max(r.phase, running)
 	commit := s.write(r, "spawned", nil)
-	r.atStart = r.rec
+	r.atStart = r.answer()
 	r.ring()
 	s.notifyRun(r.sess, wire.NoticeStarted, &r.rec)
 	s.mu.Unlock()
@@ -166,6 +180,7 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	s.watchMatches(r)
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
+	s.settleHeap()
 	if err := commit.Wait(); err != nil {
 		s.log.Error("record spawn", "id", r.id, "err", err) // it runs, and its end will be recorded
 	}
@@ -175,13 +190,14 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 
 // A plumbing is the files of a run before the spawn.
 type plumbing struct {
-	child [3]*os.File // the command's 0, 1, 2; nil = /dev/null
+	child [3]*os.File // the command's 0, 1, 2
+	null  *os.File    // the supervisor's, which stays open
 	ours  []*os.File  // for the keeper: read ends of the pipes, then the write end of stdin
 }
 
 func (p *plumbing) closeChild() {
 	for i, f := range p.child {
-		if f != nil && !(i == 2 && f == p.child[1]) {
+		if f != nil && f != p.null && !(i == 2 && f == p.child[1]) {
 			f.Close()
 		}
 	}
@@ -193,11 +209,14 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	fail := func(step, path string, err error) (*plumbing, *outcome.Failure) {
 		return nil, outcome.Fail(outcome.ExitProcsup, step, err, path, "start %s: %s %s: %v", name, step, path, err)
 	}
-	var err error
-	if r.log, err = capture.Open(s.captureConfig(r)); err != nil {
+	log, err := capture.Open(s.captureConfig(r))
+	if err != nil {
 		return fail("capture", s.dir(r.id), err)
 	}
-	p = &plumbing{}
+	s.mu.Lock() // others read the run's state while it starts
+	r.log = log
+	s.mu.Unlock()
+	p = &plumbing{null: s.null}
 	made := p
 	defer func() {
 		if f != nil { // at the limit of descriptors nobody should wait for a finalizer
@@ -206,7 +225,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	}()
 	sources := r.sources()
 	for _, src := range sources {
-		ours, theirs, err := pipe()
+		ours, theirs, err := platform.Pipe()
 		if err != nil {
 			p.closeChild()
 			return fail("pipe", src.String(), err)
@@ -259,24 +278,20 @@ func drainingError() error {
 func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 	switch r.spec.Stdin {
 	case "", "null":
+		p.child[0] = s.null
 	case "pipe":
-		p.child[0], r.stdin, err = pipe()
-		if err == nil {
-			p.ours = append(p.ours, r.stdin)
+		var theirs, ours *os.File
+		if theirs, ours, err = os.Pipe(); err != nil {
+			return err
 		}
+		p.child[0], p.ours = theirs, append(p.ours, ours)
+		r.inMu.Lock()
+		r.stdin = ours
+		r.inMu.Unlock()
 	default:
 		p.child[0], err = os.Open(r.spec.Stdin)
 	}
 	return err
-}
-
-// pipe makes a pipe of which only our end does not block.
-func pipe() (r, w *os.File, err error) {
-	r, w, err = os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	return r, w, nil
 }
 
 // spawn starts the command unless a stop came first.
@@ -301,7 +316,7 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 	var err error
 	s.cfg.Keeper.Mark(string(r.id), func() {
 		g, err = withUmask(r.spec.Umask, func() (*pgroup.Group, error) {
-			return pgroup.Start(cmd, pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub})
+			return pgroup.Start(cmd, pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub, Many: true})
 		})
 	})
 	if err != nil {
@@ -347,7 +362,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 	}
 	r.rec.Events = r.counted()
 	commit := s.write(r, "ended", nil)
-	r.atStart = r.rec
+	r.atStart = r.answer()
 	s.mu.Unlock()
 	if err := commit.Wait(); err != nil {
 		s.log.Error("record end", "id", r.id, "err", err)
@@ -369,9 +384,6 @@ func (r *run) cancelled() {
 
 // drop forgets a run whose admission did not become durable.
 func (s *Supervisor) drop(r *run) {
-	s.mu.Lock()
-	delete(s.keys, r.spec.Idempotency)
-	s.mu.Unlock()
 	s.forget(r)
 }
 

@@ -9,6 +9,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -66,6 +67,7 @@ type Supervisor struct {
 	log     *slog.Logger
 	journal *journal.Journal
 	lock    *os.File // nil: the keeper holds it
+	null    *os.File // /dev/null, for all commands
 	sub     *pgroup.Subreaper
 	grow    *capture.Grow
 	quota   *capture.Quota
@@ -76,6 +78,9 @@ type Supervisor struct {
 	keeperPID int            // 0: none
 	owners    sync.WaitGroup // one for each live run
 	chores    sync.WaitGroup // retain
+	heap      heapRest
+
+	cgroupHome func() string // where those of earlier supervisors are; "" = nowhere
 
 	found    map[string]pgroup.Found // see tokens
 	leaders  pidSet                  // commands that are the keeper's children
@@ -88,7 +93,8 @@ type Supervisor struct {
 	seq      int64      // last number given
 	runs     map[handles.ID]*run
 	names    map[nameKey]*run
-	keys     map[string]*run // idempotency keys of starts under way
+	keys     map[string]*run // idempotency keys of the runs that this process started and that have not ended
+	keyEnds  int             // how many went out of keys
 	sessions map[string]*session
 	readers  map[handles.Exec]bool // processes that read inboxes and are watched
 	owed     int                   // ends in all inboxes
@@ -113,6 +119,10 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 		return nil, err
 	}
 	var err error
+	if s.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		s.unlock()
+		return nil, fmt.Errorf("open state %s: %w", cfg.Dir, err)
+	}
 	if s.journal, err = journal.Open(cfg.Dir, journal.Options{Trouble: func(err error) { s.log.Error("journal", "err", err) }}); err != nil {
 		s.unlock()
 		return nil, err
@@ -129,6 +139,10 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if s.keeperPID != 0 {
 		s.siblings = pgroup.NewSiblings(s.keeperPID, s.leaders.has)
 	}
+	s.cgroupHome = sync.OnceValue(func() string {
+		home, _ := platform.FindCgroup() // the same for all that is taken up
+		return home.Base
+	})
 	s.quota = newQuota(cfg)
 	s.limits = readLimits(cfg)
 	if s.sub, err = pgroup.BecomeSubreaper(cfg.Exclusive); err != nil {
@@ -182,6 +196,9 @@ func (cfg Config) withDefaults() Config {
 }
 
 func (s *Supervisor) unlock() {
+	if s.null != nil {
+		s.null.Close()
+	}
 	if s.lock != nil {
 		s.lock.Close()
 	}
@@ -220,6 +237,11 @@ func (s *Supervisor) Close() error {
 	if s.cfg.Keeper == nil {
 		s.owners.Wait()
 	} // with a keeper an owner in the middle of a ladder is cut short, as by a crash
+	s.mu.Lock()
+	if len(s.runs)+s.owed == 0 {
+		s.journal.SetReserve(0) // kept over Close
+	}
+	s.mu.Unlock()
 	err := s.journal.Close() // cuts a removal short
 	s.chores.Wait()
 	s.unlock()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"procsup/handles"
@@ -21,7 +22,8 @@ const shutdownGrace = 15 * time.Second
 
 // daemonMain is the keeper process.
 func daemonMain(o *options) error {
-	platform.DropMark() // a daemon that was started inside a run does not belong to it
+	runtime.UnlockOSThread() // the keeper has few threads, and starts one process
+	platform.DropMark()      // a daemon that was started inside a run does not belong to it
 	state, err := platform.StateDir(o.state)
 	if err != nil {
 		return err

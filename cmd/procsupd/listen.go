@@ -107,7 +107,10 @@ func watchSocket(path string) <-chan struct{} {
 	go func() { // ends when the path vanished, or with the process
 		defer w.Close()
 		for ok := true; ok && !missing(); { // at once, too: it may be gone by now
-			_, ok = <-w.Events
+			var e fsnotify.Event
+			for e, ok = <-w.Events; ok && !e.Has(fsnotify.Remove|fsnotify.Rename); e, ok = <-w.Events {
+				continue // of a neighbour that is written to, in a directory that is not ours alone
+			}
 		}
 		close(gone)
 	}()

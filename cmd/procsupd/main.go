@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -28,6 +29,11 @@ const (
 	exitRefused = 73
 	exitProcsup = 125
 )
+
+// The main thread is for the main goroutine alone: the kernel gives it the
+// orphans that this process adopts, and so its list of children, which is read
+// at each end of a command, does not have all that run (design.md section 4).
+func init() { runtime.LockOSThread() }
 
 func main() {
 	args := os.Args[1:]

@@ -147,7 +147,7 @@ func operations(t *testing.T) (all []operation) {
 	t.Helper()
 	_, doc := routes(&Door{})
 	var d struct{ Paths map[string]map[string]any }
-	if err := json.Unmarshal(doc, &d); err != nil {
+	if err := json.Unmarshal(doc(), &d); err != nil {
 		t.Fatal(err)
 	}
 	for path, methods := range d.Paths {

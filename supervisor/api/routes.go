@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,9 +21,11 @@ type Ref struct {
 	Session string `query:"session" doc:"session in which a name is looked up; empty = default"`
 }
 
-// routes registers every operation and writes the OpenAPI document.
-func routes(d *Door) (*http.ServeMux, []byte) {
-	mux := http.NewServeMux()
+// routes registers every operation. The OpenAPI document is written when it is
+// asked for: it is half of what a supervisor takes to start, and that is how
+// long clients wait after one was killed.
+func routes(d *Door) (mux *http.ServeMux, document func() []byte) {
+	mux = http.NewServeMux()
 	cfg := huma.DefaultConfig("procsup", "1")
 	cfg.CreateHooks = nil // no $schema in bodies
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
@@ -43,20 +46,25 @@ func routes(d *Door) (*http.ServeMux, []byte) {
 	d.sessions(a)
 	d.inbox(a)
 	d.streams(a)
-	doc := document(a)
+	unused(a)
+	document = sync.OnceValue(func() []byte { return marshal(a) })
 	mux.HandleFunc("GET "+wire.PathOpenAPI, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(doc) // the client may be gone
+		_, _ = w.Write(document()) // the client may be gone
 	})
-	return mux, doc
+	return mux, document
 }
 
-// document is the OpenAPI document as it is checked in.
-func document(a huma.API) []byte {
+// unused takes huma's own errors, which become ours, out of the document.
+func unused(a huma.API) {
 	schemas := a.OpenAPI().Components.Schemas.Map()
-	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own errors become ours
-		delete(schemas, unused)
+	for _, name := range []string{"ErrorModel", "ErrorDetail"} {
+		delete(schemas, name)
 	}
+}
+
+// marshal writes the document as it is checked in.
+func marshal(a huma.API) []byte {
 	b, err := json.MarshalIndent(a.OpenAPI(), "", "  ")
 	if err != nil {
 		panic("openapi: " + err.Error()) // plain data

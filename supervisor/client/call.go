@@ -21,7 +21,7 @@ const (
 // Between two tries of a daemon that does not answer.
 const (
 	firstPause = time.Millisecond
-	lastPause  = 50 * time.Millisecond
+	lastPause  = 8 * time.Millisecond
 )
 
 // do calls until there is an answer. While the daemon restarts it tries again,

@@ -35,6 +35,7 @@ type keeper struct {
 	runs  map[string]*run
 	last  int32 // number of the run registered last
 	by    map[int32]*run
+	pipes int     // descriptors of all runs' pipes
 	marks uint64  // a run's mark is this and its number
 	exits int64   // ends seen so far
 	ends  *poller // pidfds of adopted commands, itself in poll

@@ -74,6 +74,7 @@ func (k *keeper) register(m message, fds []int) {
 		r := &run{id: m.ID, token: m.Token, num: k.last, gen: k.gen, pipes: fds, mark: k.marks + uint64(k.last), since: platform.NowTicks(), pidfd: -1}
 		ack.Mark = r.mark
 		k.runs[r.id], k.by[r.num] = r, r
+		k.pipes += len(fds)
 	}
 	k.send(ack, nil)
 }
@@ -97,11 +98,7 @@ func (k *keeper) admit(m message, fds []int) error {
 // pipes, a pidfd for each run, and its own.
 func (k *keeper) descriptors() int {
 	const own = 28 // stdio, pollers, sockets, what /proc takes for a moment
-	n := own + len(k.cfg.Files) + len(k.runs)
-	for _, r := range k.runs {
-		n += len(r.pipes)
-	}
-	return n
+	return own + len(k.cfg.Files) + len(k.runs) + k.pipes
 }
 
 // spawned notes which process a run's command is. Its pidfd goes where ends
@@ -143,6 +140,7 @@ func (k *keeper) forget(id string) {
 	for _, a := range k.rest {
 		a.runs = slices.DeleteFunc(a.runs, func(o *run) bool { return o == r })
 	}
+	k.pipes -= len(r.pipes)
 	r.release()
 	if r.adopted && !r.stranger && r.pid != 0 {
 		platform.ReapIfEnded(r.pid)

@@ -1,7 +1,9 @@
 // Command bench measures procsup against the bare limits of this machine and
 // against the wrappers that are installed, and prints the tables.
 //
-//	go run ./test/bench [-n N] [-mb MIB] [wrap|capture|kill|all]
+//	go run ./test/bench [-n N] [-mb MIB] [-idle N] [-records N] [-kills N] [ITEM|all]
+//
+// An item is wrap, spawn, capture, wake, kill, scale or crash.
 //
 // Rows are measured in turn, round after round, so that a noisy machine hits
 // all alike. Compare ratios within one run. It asserts nothing about time.
@@ -24,9 +26,13 @@ import (
 const child = "bench-child"
 
 var (
-	rounds = flag.Int("n", 100, "`rounds` of wrap; kill takes a twentieth of it")
-	mib    = flag.Int("mb", 128, "`MiB` a writer writes in capture; unbuffered lines an eighth")
-	binary = flag.String("procsup", "", "`file` to measure instead of building cmd/procsup")
+	rounds  = flag.Int("n", 100, "`rounds` of wrap and wake; spawn and kill take a tenth of it, or less")
+	mib     = flag.Int("mb", 128, "`MiB` a writer writes in capture; unbuffered lines an eighth")
+	records = flag.Int("records", 100_000, "finished `runs` in the journal, in spawn and scale")
+	idle    = flag.Int("idle", 10_000, "idle `commands` at most, in scale")
+	kills   = flag.Int("kills", 20, "`SIGKILLs` of the supervisor, in crash")
+	binary  = flag.String("procsup", "", "`file` to measure instead of building cmd/procsup")
+	daemonB = flag.String("procsupd", "", "`file` to measure instead of building cmd/procsupd")
 )
 
 func main() {
@@ -41,14 +47,16 @@ func main() {
 }
 
 func run(what string) error {
-	items := map[string]func(*lab) error{"wrap": wrap, "capture": captureItem, "kill": kill}
+	items := map[string]func(*lab) error{
+		"wrap": wrap, "spawn": spawnItem, "capture": captureItem, "wake": wake, "kill": kill, "scale": scale, "crash": crash,
+	}
 	names := []string{what}
 	if what == "" || what == "all" {
-		names = []string{"wrap", "capture", "kill"}
+		names = []string{"wrap", "spawn", "capture", "wake", "kill", "scale", "crash"}
 	}
 	for _, name := range names {
 		if items[name] == nil {
-			return fmt.Errorf("no item %q: wrap, capture, kill or all", name)
+			return fmt.Errorf("no item %q: wrap, spawn, capture, wake, kill, scale, crash or all", name)
 		}
 	}
 	// Orphans, a guard for example, come to us and are accounted for.
@@ -72,8 +80,9 @@ func run(what string) error {
 
 // A lab is a folder with what is measured.
 type lab struct {
-	dir                          string
-	self, procsup, empty, gowrap string
+	dir                     string
+	self, procsup, procsupd string
+	empty, gowrap, goclient string
 }
 
 // newLab builds the programs into a folder that other users can read.
@@ -82,7 +91,8 @@ func newLab() (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, procsup: filepath.Join(dir, "procsup"), empty: filepath.Join(dir, "empty"), gowrap: filepath.Join(dir, "gowrap"), self: filepath.Join(dir, "bench")}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	l := &lab{dir: dir, self: in("bench"), procsup: in("procsup"), procsupd: in("procsupd"), empty: in("empty"), gowrap: in("gowrap"), goclient: in("goclient")}
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
 		err = os.WriteFile(l.self, self, 0o755)
@@ -93,17 +103,24 @@ func newLab() (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	for target, pkg := range map[string]string{l.procsup: "procsup/cmd/procsup", l.empty: "procsup/test/bench/empty", l.gowrap: "procsup/test/bench/gowrap"} {
-		if target == l.procsup && *binary != "" {
-			if l.procsup, err = filepath.Abs(*binary); err != nil {
+	for _, b := range []struct {
+		target *string
+		pkg    string
+		given  string
+	}{
+		{&l.procsup, "procsup/cmd/procsup", *binary}, {&l.procsupd, "procsup/cmd/procsupd", *daemonB},
+		{&l.empty, "procsup/test/bench/empty", ""}, {&l.gowrap, "procsup/test/bench/gowrap", ""}, {&l.goclient, "procsup/test/bench/goclient", ""},
+	} {
+		if b.given != "" {
+			if *b.target, err = filepath.Abs(b.given); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		cmd := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", target, pkg)
+		cmd := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-ldflags", "-s -w", "-o", *b.target, b.pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+			return nil, fmt.Errorf("build %s: %w\n%s", b.pkg, err, out)
 		}
 	}
 	return l, nil
@@ -114,9 +131,13 @@ func median[T int64 | float64 | time.Duration](v []T) T {
 	if len(v) == 0 {
 		return 0
 	}
+	return sorted(v)[len(v)/2]
+}
+
+func sorted[T int64 | float64 | time.Duration](v []T) []T {
 	v = slices.Clone(v)
 	slices.Sort(v)
-	return v[len(v)/2]
+	return v
 }
 
 // table prints rows under a title, columns aligned.
