@@ -77,9 +77,12 @@ type Supervisor struct {
 	owners    sync.WaitGroup // one for each live run
 	chores    sync.WaitGroup // retain
 
-	found    map[string]pgroup.Found // see tokens
-	leaders  pidSet                  // commands that are the keeper's children
-	siblings *pgroup.Siblings        // with all others that are; nil: no keeper
+	// tokens are the processes that carry a token of ours, found by one scan for all
+	// runs that recover knows no process of.
+	tokens func() map[string]pgroup.Found
+
+	leaders  pidSet           // commands that are the keeper's children
+	siblings *pgroup.Siblings // with all others that are; nil: no keeper
 
 	life   context.Context // ends when this process goes away and runs live on
 	depart context.CancelFunc
@@ -126,6 +129,7 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if cfg.Handover != nil {
 		s.fence, s.keeperPID = cfg.Handover.Generation, cfg.Handover.KeeperPID
 	}
+	s.tokens = sync.OnceValue(pgroup.FindByToken)
 	if s.keeperPID != 0 {
 		s.siblings = pgroup.NewSiblings(s.keeperPID, s.leaders.has)
 	}
