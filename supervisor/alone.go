@@ -107,15 +107,6 @@ func (s *Supervisor) endedUnseen() string {
 	return "keeper and supervisor were both killed, and the command ended unseen"
 }
 
-// tokens are the processes that carry a token of ours, found by one scan for all
-// runs. Only recover uses it.
-func (s *Supervisor) tokens() map[string]pgroup.Found {
-	if s.found == nil {
-		s.found = pgroup.FindByToken()
-	}
-	return s.found
-}
-
 // findLeader looks for the command of a run that was spawned by processes which
 // died before the journal had its number.
 func (s *Supervisor) findLeader(r *run) bool {

@@ -234,6 +234,7 @@ func TestS4_11_NoSecondViewOfWhatRuns(t *testing.T) {
 		"owed":     "ends that the journal says are owed, by session",
 		"sessions": "the fold of the journal's sessions",
 		"readers":  "processes that are watched",
+		"pids":     "an index of runs, by the number of a leader that is the keeper's child",
 	}
 	for file, f := range readSource(t, ".").files {
 		ast.Inspect(f, func(n ast.Node) bool {

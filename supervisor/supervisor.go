@@ -82,9 +82,12 @@ type Supervisor struct {
 
 	cgroupHome func() string // where those of earlier supervisors are; "" = nowhere
 
-	found    map[string]pgroup.Found // see tokens
-	leaders  pidSet                  // commands that are the keeper's children
-	siblings *pgroup.Siblings        // with all others that are; nil: no keeper
+	// tokens are the processes that carry a token of ours, found by one scan for all
+	// runs that recover knows no process of.
+	tokens func() map[string]pgroup.Found
+
+	leaders  pidSet           // commands that are the keeper's children
+	siblings *pgroup.Siblings // with all others that are; nil: no keeper
 
 	life   context.Context // ends when this process goes away and runs live on
 	depart context.CancelFunc
@@ -136,6 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if cfg.Handover != nil {
 		s.fence, s.keeperPID = cfg.Handover.Generation, cfg.Handover.KeeperPID
 	}
+	s.tokens = sync.OnceValue(pgroup.FindByToken)
 	if s.keeperPID != 0 {
 		s.siblings = pgroup.NewSiblings(s.keeperPID, s.leaders.has)
 	}

@@ -83,7 +83,7 @@ func (v *server) open(handover *keeper.Handover) (<-chan error, error) {
 	go func() { failed <- v.srv.Serve(api.Listener(v.crowd.listener(l))) }() // ends with the listener; answers "starting" at first
 	v.Supervisor, err = supervisor.Open(context.Background(), supervisor.Config{
 		Dir: v.o.state, Keeper: v.link, Handover: handover, Log: v.log, Exclusive: true, SessionLive: v.o.sessionLimit,
-		Retention: v.o.keepRecords, Hooks: faults(),
+		Retention: v.o.keepRecords,
 	})
 	if err != nil {
 		if !v.passed {

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -22,15 +23,38 @@ import (
 	"procsup/supervisor/wire"
 )
 
-// buildFaulty makes a procsupd that kills itself where a test asks it to.
+// buildFaulty makes a procsupd that kills itself where a test asks it to: the
+// source as it is, with hooks laid over it, so that the product has no such path.
 var buildFaulty = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(procsupd), "procsupd-faults")
-	out, err := exec.Command("go", "build", "-tags", "procsup_faults", "-o", path, "procsup/cmd/procsupd").CombinedOutput()
+	const with = "Retention: v.o.keepRecords,"
+	serve, err := os.ReadFile(filepath.Join(daemonSource, "serve.go"))
+	if err == nil && strings.Count(string(serve), with) != 1 {
+		err = errors.New("serve.go has changed: where are the hooks to go?")
+	}
+	dir := filepath.Dir(procsupd)
+	changed, list, path := filepath.Join(dir, "serve.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "procsupd-faults")
+	if err == nil {
+		err = os.WriteFile(changed, []byte(strings.Replace(string(serve), with, with+" Hooks: faults(),", 1)), 0o600)
+	}
+	over, _ := json.Marshal(map[string]any{"Replace": map[string]string{ // strings cannot fail
+		filepath.Join(daemonSource, "serve.go"):  changed,
+		filepath.Join(daemonSource, "faults.go"): filepath.Join(testSource, "testdata", "faults.go.txt"),
+	}})
+	if err = errors.Join(err, os.WriteFile(list, over, 0o600)); err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-overlay", list, "-o", path, "procsup/cmd/procsupd").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return path, nil
 })
+
+// Where the sources are; tests begin in their own folder.
+var (
+	testSource, _ = filepath.Abs(".")
+	daemonSource  = filepath.Join(testSource, "..", "..", "cmd", "procsupd")
+)
 
 // A trap is a daemon that dies at a step once that is armed.
 type trap struct {
