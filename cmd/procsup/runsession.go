@@ -49,7 +49,7 @@ func runInSession(c *cli.Context, o *options, signals *caught) error {
 	}
 	if o.json {
 		if rec.Status.Terminal() {
-			err = printJSON(c, rec)
+			err = writeJSON(os.Stdout, rec)
 		} else {
 			a := *f.env
 			a.Record = rec
