@@ -315,6 +315,7 @@ func TestReleasedRunGoesOn(t *testing.T) {
 		t.Errorf("released: %+v", rec)
 	}
 	cancel()
+	s.ownerGone(s.live(id), "its caller has ended, as callers do")
 	if _, ended := runs(t, t.Context(), s, sh("exit 0")); (<-ended).Status != handles.Completed {
 		t.Error("the session is not free")
 	}
