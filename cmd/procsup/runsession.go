@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
+	"procsup/handles"
 	"procsup/supervisor/wire"
 )
 
@@ -47,7 +49,7 @@ func runInSession(c *cli.Context, o *options, signals *caught) error {
 	}
 	if o.json {
 		if rec.Status.Terminal() {
-			err = printJSON(c, rec)
+			err = writeJSON(os.Stdout, rec)
 		} else {
 			a := *f.env
 			a.Record = rec
@@ -57,7 +59,27 @@ func runInSession(c *cli.Context, o *options, signals *caught) error {
 	if err != nil {
 		return err
 	}
+	if err := f.taken(rec); err != nil {
+		return err
+	}
 	return f.mirror(rec)
+}
+
+// taken settles the end of a run that was released, which we did not hear, and
+// has ended since: it is told here, so it is not owed to the session as well.
+func (f *front) taken(rec *handles.Record) error {
+	if !rec.Status.Terminal() || rec.Delivery != handles.DeliveryPending {
+		return nil
+	}
+	var w *wire.Waited
+	err := f.r.do(func() (err error) {
+		w, err = f.r.WaitTake(context.Background(), string(rec.HandleID), -1)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return f.r.settle(rec.SessionID, w.Batch, "delivered")
 }
 
 // parseFront checks everything before anything happens.

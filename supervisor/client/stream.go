@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"procsup/handles"
 	"procsup/supervisor/wire"
@@ -122,8 +123,21 @@ func decodeLine(b []byte, v any) error {
 	return nil
 }
 
+// notices are the kinds that are known here; others are skipped.
+var notices = []string{
+	wire.NoticeSubscribed, wire.NoticeStarted, wire.NoticeFinished, wire.NoticeReady, wire.NoticeMatched, wire.NoticeLagged, wire.NoticeClosed,
+}
+
+// kindOf is the kind of a notice whose other fields may be anything.
+func kindOf(b []byte) (string, error) {
+	var n struct {
+		Kind string `json:"kind"`
+	}
+	return n.Kind, decodeLine(b, &n)
+}
+
 // Notices gives what happens in a session to each, until the session is closed
-// or each returns an error. since goes on after a notice that was seen; 0 = only
+// or each returns an error; kinds that it does not know are skipped. since goes on after a notice that was seen; 0 = only
 // what is new. After a restart of the daemon there is another subscribed notice:
 // what came in between may be missing, and the state tells it.
 func (c *Client) Notices(ctx context.Context, since int64, each func(wire.Notice) error) error {
@@ -132,6 +146,9 @@ func (c *Client) Notices(ctx context.Context, since int64, each func(wire.Notice
 		return request{method: "GET", target: t.with("since", since).String()}
 	}, func(b []byte) error {
 		var n wire.Notice
+		if kind, err := kindOf(b); err != nil || !slices.Contains(notices, kind) {
+			return err // of a newer daemon
+		}
 		if err := decodeLine(b, &n); err != nil {
 			return err
 		}
