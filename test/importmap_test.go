@@ -56,6 +56,8 @@ var importMap = map[string]rule{
 	"cmd/procsupd": {[]string{"platform", "pgroup", "capture", "handles", "supervisor", "supervisor/...", "cmd/procsupd/internal/..."},
 		[]string{"github.com/urfave/cli/v2", "golang.org/x/sys", "github.com/coreos/go-systemd/v22", "github.com/fsnotify/fsnotify", "github.com/DeRuina/timberjack", "github.com/prometheus/client_golang"},
 		"the daemon: everything that procsup itself must not carry"},
+	"cmd/procsupd/internal/mcp": {[]string{"supervisor/client", "supervisor/wire", "handles", "capture"}, []string{"github.com/modelcontextprotocol/go-sdk"},
+		"a client of the daemon that speaks MCP; capture only for how text is shown"},
 	"test/bench": {[]string{"pgroup", "capture", "platform"}, []string{"golang.org/x/sys"},
 		"measures the packages and the commands; part of neither"},
 	"test/ablate": {nil, nil,
