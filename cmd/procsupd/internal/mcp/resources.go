@@ -2,11 +2,11 @@ package mcp
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -32,7 +32,7 @@ func (s *server) resources(m *sdk.Server) {
 }
 
 func (s *server) readInbox(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-	p, err := s.c.Pending(ctx, true)
+	p, err := reach(ctx, s, func() (*wire.Pending, error) { return s.c.Pending(ctx, true) })
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *server) readInbox(ctx context.Context, r *sdk.ReadResourceRequest) (*sd
 }
 
 func (s *server) readHandle(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-	rec, err := s.c.Show(ctx, strings.TrimPrefix(r.Params.URI, handleBase))
+	rec, err := s.show(ctx, strings.TrimPrefix(r.Params.URI, handleBase))
 	if errors.Is(err, handles.ErrNotFound) {
 		return nil, sdk.ResourceNotFoundError(r.Params.URI)
 	}
@@ -73,26 +73,28 @@ func (s *server) readStream(ctx context.Context, r *sdk.ReadResourceRequest) (*s
 	if !ok {
 		return nil, sdk.ResourceNotFoundError(r.Params.URI)
 	}
-	rec, err := s.c.Show(ctx, ref)
+	rec, err := s.show(ctx, ref)
 	if errors.Is(err, handles.ErrNotFound) {
 		return nil, sdk.ResourceNotFoundError(r.Params.URI)
 	}
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.part(ctx, rec, source, -maxBytes, maxBytes, false)
+	p, err := s.read(ctx, rec, source, -maxBytes, maxBytes)
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
-	c := &sdk.ResourceContents{URI: r.Params.URI, MIMEType: "text/plain", Text: t.Text}
-	if t.Base64 {
-		b, err := base64.StdEncoding.DecodeString(t.Text)
-		if err != nil {
-			return nil, err
-		}
+	b := p.bytes()
+	c := &sdk.ResourceContents{URI: r.Params.URI, MIMEType: "text/plain", Text: string(b)}
+	if !utf8.Valid(b) {
 		c = &sdk.ResourceContents{URI: r.Params.URI, MIMEType: "application/octet-stream", Blob: b}
 	}
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{c}}, nil
+}
+
+// show is the record of a handle that a URI names.
+func (s *server) show(ctx context.Context, ref string) (*handles.Record, error) {
+	return reach(ctx, s, func() (*handles.Record, error) { return s.c.Show(ctx, ref) })
 }
 
 // subscribe follows a resource for as long as somebody wants to know. The inbox
@@ -100,13 +102,14 @@ func (s *server) readStream(ctx context.Context, r *sdk.ReadResourceRequest) (*s
 func (s *server) subscribe(ctx context.Context, r *sdk.SubscribeRequest) error {
 	uri := r.Params.URI
 	if uri == inboxURI {
-		return nil
+		_, err := s.attach(ctx)
+		return err
 	}
 	ref, source, ok := stream(uri)
 	if !ok {
 		ref = strings.TrimPrefix(uri, handleBase)
 	}
-	rec, err := s.c.Show(ctx, ref)
+	rec, err := s.show(ctx, ref)
 	if errors.Is(err, handles.ErrNotFound) {
 		return sdk.ResourceNotFoundError(uri)
 	}
@@ -118,21 +121,19 @@ func (s *server) subscribe(ctx context.Context, r *sdk.SubscribeRequest) error {
 	if s.watching[uri] != nil {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	follow, cancel := context.WithCancel(s.life)
 	s.watching[uri] = cancel
-	go s.follow(ctx, rec.HandleID, uri, source) // ends with the output, or by unsubscribe
+	s.tasks.Go(func() { s.follow(follow, rec.HandleID, uri, source) }) // ends with the output, by unsubscribe, or with life
 	return nil
 }
 
 // follow tells of new output, at most so often and always of the last.
 func (s *server) follow(ctx context.Context, id handles.ID, uri, source string) {
-	tell := func() error {
-		return s.mcp.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: uri})
-	}
-	late := time.AfterFunc(time.Hour, func() { _ = tell() }) // the connection may be gone
+	late := time.AfterFunc(time.Hour, func() { s.updated(ctx, uri) })
 	late.Stop()
+	defer late.Stop()
 	var last time.Time
-	_ = s.c.Events(ctx, string(id), false, func(e wire.Event) error {
+	_ = s.c.Events(ctx, string(id), false, func(e wire.Event) error { // its end is that of the run
 		if e.Kind != wire.EventEnded && (e.Kind != wire.EventOutput || e.Source != source) {
 			return nil
 		}
@@ -142,7 +143,8 @@ func (s *server) follow(ctx context.Context, id handles.ID, uri, source string) 
 			return nil
 		}
 		last = time.Now()
-		return tell()
+		s.updated(ctx, uri)
+		return nil
 	})
 	_ = s.unwatch(uri)
 }

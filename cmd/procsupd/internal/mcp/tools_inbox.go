@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,45 +35,59 @@ type ackOutput struct {
 }
 
 func (s *server) inboxTools(m *sdk.Server) {
-	sdk.AddTool(m, &sdk.Tool{
+	addTool(m, &sdk.Tool{
 		Name: "take_finished", Title: "Take finished results",
 		Description: "Get the results of all commands that finished in the background and were not delivered yet, as one batch. Acknowledge the batch when you have used it; until then it is offered again, marked.",
 	}, s.takeFinished)
-	sdk.AddTool(m, &sdk.Tool{
+	addTool(m, &sdk.Tool{
 		Name: "acknowledge", Title: "Acknowledge results", Annotations: &sdk.ToolAnnotations{IdempotentHint: true},
 		Description: "Say that the results of a batch from take_finished have been used, so that they are not given again; or return them.",
 	}, s.acknowledge)
 }
 
 func (s *server) takeFinished(ctx context.Context, _ *sdk.CallToolRequest, in takeInput) (*sdk.CallToolResult, takeOutput, error) {
-	if in.Wait < 0 {
-		return nil, takeOutput{}, fmt.Errorf("wait_s is negative")
-	}
 	most := in.MaxBytes
 	if most <= 0 {
-		most = 4000
+		most = defaultTail
 	}
-	b, err := s.inbox.Take(ctx, wire.Take{WaitMS: seconds(in.Wait).Milliseconds()})
+	take := func(wait time.Duration) (*wire.Batch, error) {
+		return reach(ctx, s, func() (*wire.Batch, error) { return s.inbox.Take(ctx, wire.Take{WaitMS: wait.Milliseconds()}) })
+	}
+	b, err := take(0)
+	if err == nil && b.Count == 0 && (s.reclaim(ctx) || in.Wait > 0) {
+		b, err = take(seconds(in.Wait))
+	}
 	if err != nil {
 		return nil, takeOutput{}, err
 	}
 	out := takeOutput{Batch: b.Batch, Redelivered: b.Redelivered, Count: b.Count, Finished: []handleView{}}
+	s.recount(ctx)
 	if b.Count == 0 {
-		s.owed.Store(0)
 		return s.say("nothing has finished\n", false), out, nil
 	}
+	s.hand(b.Batch, true)
 	var text strings.Builder
+	if b.Redelivered {
+		text.WriteString("These were given before, and not acknowledged.\n")
+	}
 	for _, c := range b.Completions {
-		v, err := s.withOutput(ctx, c.Result, most, true)
-		if err != nil {
-			return nil, out, err
-		}
+		v := s.withOutput(ctx, c.Result, most, true)
 		out.Finished = append(out.Finished, v)
-		fmt.Fprintf(&text, "%s  %s\n%s", v.headline(), v.Command, last(v))
+		fmt.Fprintf(&text, "%s  %s\n%s", v.headline(), v.Command, v.outputs())
 	}
 	fmt.Fprintf(&text, "acknowledge batch %s when you have used these\n", b.Batch)
-	s.owed.Store(0)
 	return s.say(text.String(), false), out, nil
+}
+
+// hand notes that a batch was given to the client, until it is acknowledged.
+func (s *server) hand(batch string, given bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if given {
+		s.handed[batch] = true
+	} else {
+		delete(s.handed, batch)
+	}
 }
 
 func (s *server) acknowledge(ctx context.Context, _ *sdk.CallToolRequest, in ackInput) (*sdk.CallToolResult, ackOutput, error) {
@@ -80,10 +95,11 @@ func (s *server) acknowledge(ctx context.Context, _ *sdk.CallToolRequest, in ack
 	if in.Returned {
 		req.Outcome = "returned"
 	}
-	a, err := s.c.Acknowledge(ctx, s.session, req)
+	a, err := reach(ctx, s, func() (*wire.Acknowledged, error) { return s.c.Acknowledge(ctx, s.session, req) })
 	if err != nil {
 		return nil, ackOutput{}, err
 	}
-	s.owed.Store(int64(a.Pending))
+	s.hand(in.Batch, false)
+	s.recount(ctx)
 	return s.say(fmt.Sprintf("%d results settled\n", a.Count), false), ackOutput{Batch: a.Batch, Count: a.Count, Pending: a.Pending}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"procsup/handles"
 	"procsup/supervisor/wire"
 )
 
@@ -17,7 +18,7 @@ type waitOutputInput struct {
 	Regex   bool    `json:"regex,omitempty" jsonschema:"pattern is an RE2 regular expression"`
 	Source  string  `json:"source,omitempty" jsonschema:"stdout or stderr; default both"`
 	From    int64   `json:"from,omitempty" jsonschema:"offset to begin at; default 0"`
-	Timeout float64 `json:"timeout_s,omitempty" jsonschema:"give up after so many seconds; nothing is cancelled. 0 = 30"`
+	Timeout float64 `json:"timeout_s,omitempty" jsonschema:"give up after so many seconds; nothing is cancelled. Default 30"`
 }
 
 type waitOutputOutput struct {
@@ -45,15 +46,15 @@ type writeInput struct {
 
 func (s *server) outputTools(m *sdk.Server) {
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true}
-	sdk.AddTool(m, &sdk.Tool{
+	addTool(m, &sdk.Tool{
 		Name: "wait_for_output", Title: "Wait for output", Annotations: reads,
 		Description: "Wait until a command has written some text, such as the ready line of a server. Answers at once when it was written before, and when the command ends without.",
 	}, s.waitForOutput)
-	sdk.AddTool(m, &sdk.Tool{
+	addTool(m, &sdk.Tool{
 		Name: "read_output", Title: "Read output", Annotations: reads,
 		Description: "Read what a command wrote, from an offset or head and tail, while it runs or after its end. Says exactly what is left out. Escape sequences and overwritten progress lines are taken out unless raw.",
 	}, s.readOutput)
-	sdk.AddTool(m, &sdk.Tool{
+	addTool(m, &sdk.Tool{
 		Name: "write_stdin", Title: "Write to standard input",
 		Description: "Write text to the standard input of a running command that was started with open_stdin, and close it if asked.",
 	}, s.writeStdin)
@@ -61,78 +62,64 @@ func (s *server) outputTools(m *sdk.Server) {
 
 func (s *server) waitForOutput(ctx context.Context, _ *sdk.CallToolRequest, in waitOutputInput) (*sdk.CallToolResult, waitOutputOutput, error) {
 	timeout := seconds(in.Timeout)
-	if timeout == 0 {
-		timeout = 30 * time.Second
+	if timeout <= 0 {
+		timeout = foreground
 	}
-	w, err := s.c.WaitOutput(ctx, in.Handle, wire.WaitOutput{Pattern: in.Pattern, Regex: in.Regex, Source: in.Source, From: in.From, TimeoutMS: timeout.Milliseconds()})
+	req := wire.WaitOutput{Pattern: in.Pattern, Regex: in.Regex, Source: in.Source, From: in.From, TimeoutMS: max(1, timeout.Milliseconds())}
+	w, err := reach(ctx, s, func() (*wire.OutputWaited, error) { return s.c.WaitOutput(ctx, in.Handle, req) })
 	if err != nil {
 		return nil, waitOutputOutput{}, err
 	}
-	out := waitOutputOutput{Outcome: w.Status, Source: w.Source, Text: w.Text, From: w.From, To: w.To, Handle: viewOf(w.Record)}
-	text := ""
-	switch w.Status {
-	case wire.Matched:
-		text = fmt.Sprintf("matched on %s at %d: %s\n", w.Source, w.From, w.Text)
-	case wire.Exited:
-		v, err := s.withOutput(ctx, w.Record, 4000, true)
-		if err != nil {
-			return nil, out, err
-		}
-		out.Handle = v
-		text = "it ended without writing that: " + v.headline() + "\n" + last(v)
-	default:
-		text = fmt.Sprintf("not written within %v; %s\n", timeout, out.Handle.headline())
+	out := waitOutputOutput{Outcome: w.Status, Source: w.Source, Text: w.Text, From: w.From, To: w.To}
+	if w.Status == wire.Matched {
+		out.Handle = viewOf(w.Record)
+		return s.say(fmt.Sprintf("matched on %s at %d: %s\n", w.Source, w.From, w.Text), false), out, nil
 	}
-	return s.say(text, w.Status != wire.Matched), out, nil
-}
-
-// last is what a command wrote at last, for who asks why it ended.
-func last(v handleView) string {
-	text := ""
-	for _, t := range []*textView{v.Stdout, v.Stderr} {
-		if t != nil && t.Total > 0 && !t.Base64 {
-			text += t.Text
-		}
+	out.Handle = s.withOutput(ctx, w.Record, defaultTail, true)
+	text := fmt.Sprintf("not written within %v: %s\n", timeout, out.Handle.headline())
+	if w.Status == wire.Exited {
+		text = "it ended without writing that: " + out.Handle.headline() + "\n"
 	}
-	return text
+	return s.say(text+out.Handle.outputs(), w.Status == wire.Exited), out, nil
 }
 
 func (s *server) readOutput(ctx context.Context, _ *sdk.CallToolRequest, in readInput) (*sdk.CallToolResult, textView, error) {
 	if in.Source == "" {
 		in.Source = "stdout"
 	}
-	if in.Source != "stdout" && in.Source != "stderr" {
-		return nil, textView{}, fmt.Errorf("source is %q, neither stdout nor stderr", in.Source)
-	}
-	rec, err := s.c.Show(ctx, in.Handle)
+	rec, err := reach(ctx, s, func() (*handles.Record, error) { return s.c.Show(ctx, in.Handle) })
 	if err != nil {
 		return nil, textView{}, err
-	}
-	if rec.Output == nil || in.Source == "stderr" && rec.Output.Stderr == nil {
-		return nil, textView{}, fmt.Errorf("%s has no %s", rec.HandleID, in.Source)
 	}
 	var t *textView
 	if in.From == nil {
 		t, err = s.ends(ctx, rec, in.Source, in.MaxBytes, !in.Raw)
 	} else {
-		t, err = s.part(ctx, rec, in.Source, *in.From, int64(size(in.MaxBytes)), !in.Raw)
+		t, err = s.part(ctx, rec, in.Source, *in.From, size(in.MaxBytes), !in.Raw)
 	}
 	if err != nil {
 		return nil, textView{}, err
 	}
-	text := t.Text
-	if t.Base64 {
-		text = "(not text; base64)\n" + text
+	if t == nil {
+		return nil, textView{}, fmt.Errorf("%s has no %s of its own", rec.HandleID, in.Source)
 	}
 	v := viewOf(rec)
-	return s.say(fmt.Sprintf("%s\n[%s bytes %d to %d of %d, %d omitted; %s]\n", text, in.Source, t.From, t.To, t.Total, t.Omitted, v.headline()), false), *t, nil
+	return s.say(fmt.Sprintf("%s[%s bytes %d to %d of %d, %d omitted; %s]\n", t.shown(), in.Source, t.From, t.To, t.Total, t.Omitted, v.headline()), false), *t, nil
 }
+
+// writeTime bounds how long a command is given to read what is written to it.
+const writeTime = 10 * time.Second
 
 func (s *server) writeStdin(ctx context.Context, _ *sdk.CallToolRequest, in writeInput) (*sdk.CallToolResult, handleView, error) {
 	if in.Text == "" && !in.Close {
 		return nil, handleView{}, errors.New("give text to write, or close")
 	}
-	rec, err := s.c.Send(ctx, in.Handle, []byte(in.Text), in.Close)
+	bound, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	rec, err := reach(bound, s, func() (*handles.Record, error) { return s.c.Send(bound, in.Handle, []byte(in.Text), in.Close) })
+	if err != nil && ctx.Err() == nil && bound.Err() != nil {
+		err = fmt.Errorf("%s did not read all of it within %v: part of it may have arrived, and standard input is still open", in.Handle, writeTime)
+	}
 	if err != nil {
 		return nil, handleView{}, err
 	}
