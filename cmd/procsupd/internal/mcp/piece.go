@@ -129,19 +129,20 @@ func tornRune(b []byte) int {
 
 // lead is how many bytes at the beginning end a rune that is not there.
 func lead(b []byte) int {
-	for i := range min(len(b), utf8.UTFMax) {
-		if utf8.RuneStart(b[i]) {
-			return i
-		}
+	n := 0
+	for n < len(b) && !utf8.RuneStart(b[n]) {
+		n++
 	}
-	return 0
+	if n >= utf8.UTFMax {
+		return 0 // no rune is that long
+	}
+	return n
 }
 
 // asLines is text as a terminal leaves it: no escape sequences, and of a line
 // that was written over and over the last.
 func asLines(b []byte) []byte {
-	var strip capture.Strip
+	var strip capture.Strip // last: it takes out the carriage returns that lines needs
 	var lines capture.Lines
-	out := lines.Append(nil, strip.Append(nil, b))
-	return lines.Flush(out)
+	return strip.Append(nil, lines.Flush(lines.Append(nil, b)))
 }
