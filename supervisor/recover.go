@@ -168,10 +168,15 @@ func (s *Supervisor) Found(id string, pid int, startTicks uint64) {
 func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	cfg := s.captureConfig(r)
 	cfg.Resume = true
-	if r.log, err = capture.Open(cfg); err != nil {
+	log, err := capture.Open(cfg)
+	if err != nil {
 		closeAll(pipes)
 		return err
 	}
+	s.mu.Lock()
+	r.log = log
+	r.ring()
+	s.mu.Unlock()
 	sources := r.sources()
 	for i, src := range sources {
 		if i < len(pipes) {
@@ -179,7 +184,7 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 		}
 	}
 	if len(pipes) > len(sources) {
-		r.stdin = pipes[len(sources)]
+		r.keepStdin(pipes[len(sources)])
 	}
 	return err
 }
@@ -189,11 +194,15 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File) (err error) {
 	how := pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)}
 	id := platform.Identity{BootID: platform.BootID(), PID: pid, StartTicks: ticks}
+	var g *pgroup.Group
 	if pidfd == nil {
-		r.group, err = pgroup.TakeUp(id, how)
-		return err
+		g, err = pgroup.TakeUp(id, how)
+	} else {
+		g, err = pgroup.TakeUpByPidfd(id, pidfd, how)
 	}
-	r.group, err = pgroup.TakeUpByPidfd(id, pidfd, how)
+	s.mu.Lock()
+	r.group = g
+	s.mu.Unlock()
 	return err
 }
 

@@ -187,10 +187,14 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	fail := func(step, path string, err error) (*plumbing, *outcome.Failure) {
 		return nil, outcome.Fail(outcome.ExitProcsup, step, err, path, "start %s: %s %s: %v", name, step, path, err)
 	}
-	var err error
-	if r.log, err = capture.Open(s.captureConfig(r)); err != nil {
+	log, err := capture.Open(s.captureConfig(r))
+	if err != nil {
 		return fail("capture", s.dir(r.id), err)
 	}
+	s.mu.Lock()
+	r.log = log
+	r.ring() // for who wants to read it
+	s.mu.Unlock()
 	p = &plumbing{}
 	sources := r.sources()
 	for _, src := range sources {
@@ -246,9 +250,10 @@ func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 	switch r.spec.Stdin {
 	case "", "null":
 	case "pipe":
-		p.child[0], r.stdin, err = pipe()
-		if err == nil {
-			p.ours = append(p.ours, r.stdin)
+		var ours *os.File
+		if p.child[0], ours, err = pipe(); err == nil {
+			r.keepStdin(ours)
+			p.ours = append(p.ours, ours)
 		}
 	default:
 		p.child[0], err = os.Open(r.spec.Stdin)
