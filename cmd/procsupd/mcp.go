@@ -54,8 +54,5 @@ func serveMCP(socket, state, http string) (err error) {
 	if http != "" {
 		return mcp.ServeHTTP(ctx, o, http, func(url string) { fmt.Fprintln(os.Stderr, url) })
 	}
-	if _, err := os.Stdout.Stat(); err != nil {
-		return errors.New("standard output is closed: there is nowhere to answer")
-	}
 	return mcp.Serve(ctx, o)
 }

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -188,7 +187,7 @@ func TestCancelledCalls(t *testing.T) {
 // taken.
 func TestGiveBack(t *testing.T) {
 	r := newRig(t)
-	t.Setenv("PATH", binDir+":"+os.Getenv("PATH"))
+	r.start()
 	s := newServer(t.Context(), Options{Socket: r.socket, State: r.state, Env: r.env, Dir: "/", Log: t.Output()})
 	defer s.finish()
 	a, err := reach(t.Context(), s, func() (*wire.Started, error) {

@@ -50,8 +50,9 @@ func (l *link) isHeld() bool {
 }
 
 // attach makes sure that the session is held; it starts a daemon if there is
-// none. While the supervisor is replaced the client holds on by itself.
-func (s *server) attach(ctx context.Context) (held chan struct{}, err error) {
+// none. While the supervisor is replaced the client holds on by itself; ask is
+// the client that asks for the daemon first.
+func (s *server) attach(ctx context.Context, ask *client.Client) (held chan struct{}, err error) {
 	select {
 	case s.link.turn <- struct{}{}:
 		defer func() { <-s.link.turn }()
@@ -61,7 +62,7 @@ func (s *server) attach(ctx context.Context) (held chan struct{}, err error) {
 	if s.link.isHeld() {
 		return s.link.lost, nil
 	}
-	if _, err := s.c.Hello(ctx); errors.Is(err, client.ErrNoDaemon) {
+	if _, err := ask.Hello(ctx); errors.Is(err, client.ErrNoDaemon) {
 		if err := client.StartDaemon(s.o.Socket, s.o.State); err != nil {
 			return nil, fmt.Errorf("start the daemon: %w", err)
 		}
@@ -98,18 +99,17 @@ func (s *server) attach(ctx context.Context) (held chan struct{}, err error) {
 // somebody closed the session, which is opened anew.
 func reach[T any](ctx context.Context, s *server, call func() (T, error)) (T, error) {
 	var none T
-	held, err := s.attach(ctx)
+	held, err := s.attach(ctx, s.c)
 	if err != nil {
 		return none, err
 	}
 	v, err := call()
-	switch {
-	case errors.Is(err, handles.ErrClosed):
-		s.link.letGo(held)
-	case !errors.Is(err, client.ErrNoDaemon) || errors.Is(err, handles.ErrOutcomeUnknown):
+	unheard := errors.Is(err, client.ErrNoDaemon) && !errors.Is(err, handles.ErrOutcomeUnknown)
+	if !unheard && !errors.Is(err, handles.ErrClosed) {
 		return v, err
 	}
-	if _, aerr := s.attach(ctx); aerr != nil {
+	s.link.letGo(held)
+	if _, aerr := s.attach(ctx, s.now); aerr != nil {
 		return none, errors.Join(err, aerr)
 	}
 	return call()

@@ -93,6 +93,16 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
+// start starts the daemon.
+func (r *rig) start() {
+	r.t.Helper()
+	cmd := exec.Command(filepath.Join(binDir, "procsup"), "list")
+	cmd.Env = r.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // command is `procsup mcp`; it is killed after long.
 func (r *rig) command(args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), long)

@@ -102,7 +102,7 @@ func (s *server) show(ctx context.Context, ref string) (*handles.Record, error) 
 func (s *server) subscribe(ctx context.Context, r *sdk.SubscribeRequest) error {
 	uri := r.Params.URI
 	if uri == inboxURI {
-		_, err := s.attach(ctx)
+		_, err := s.attach(ctx, s.c)
 		return err
 	}
 	ref, source, ok := stream(uri)

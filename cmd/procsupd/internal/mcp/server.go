@@ -39,6 +39,7 @@ type server struct {
 	o       Options
 	c       *client.Client // takes the ends that its calls wait for
 	inbox   *client.Client // takes the rest: a reader of its own
+	now     *client.Client // does not wait for a daemon that was there
 	session string
 	mcp     *sdk.Server
 	link    link
@@ -64,6 +65,8 @@ func newServer(ctx context.Context, o Options) *server {
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	cfg := client.Config{Socket: o.Socket, State: o.State, Session: s.session}
 	s.c, s.inbox = client.New(cfg), client.New(cfg)
+	cfg.Patience = -1
+	s.now = client.New(cfg)
 	s.mcp = s.build()
 	return s
 }
@@ -108,7 +111,7 @@ func (s *server) finish() error {
 	}
 	s.end()
 	s.tasks.Wait()
-	return errors.Join(err, s.c.Close(), s.inbox.Close())
+	return errors.Join(err, s.c.Close(), s.inbox.Close(), s.now.Close())
 }
 
 const instructions = `Runs shell commands so that slow ones do not block you and nothing is lost or left behind.
