@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"runtime"
 	"testing"
 
 	"procsup/handles"
@@ -29,6 +30,12 @@ func TestShutdownKeepsWhatAnAttachedSessionIsOwed(t *testing.T) {
 	leave() // as the door does, so that the server can end
 	if err := <-detached; err != nil {
 		t.Fatal(err)
+	}
+	for range 1000 { // room for an end of the session that must not come
+		runtime.Gosched()
+		if v, err := s.ShowSession(t.Context(), "agent"); err != nil || v.Status != handles.SessionOpen {
+			t.Fatalf("%+v, %v", v, err)
+		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
