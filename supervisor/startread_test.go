@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"runtime"
 	"testing"
 
 	"procsup/handles"
@@ -35,10 +36,13 @@ func TestOutputIsAwaitedBeforeTheStart(t *testing.T) {
 	if rec, err := s.Show(t.Context(), string(id), ""); err != nil || rec.Status.Terminal() {
 		t.Errorf("%+v, %v", rec, err)
 	}
-	select {
-	case a := <-waited:
-		t.Fatalf("it did not wait: %+v, %v", a.w, a.err)
-	default:
+	for range 1000 { // room for an answer that must not come
+		runtime.Gosched()
+		select {
+		case a := <-waited:
+			t.Fatalf("it did not wait: %+v, %v", a.w, a.err)
+		default:
+		}
 	}
 	close(goOn)
 	if err := <-started; err != nil {
