@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Watch waits for the end of a process that may be anybody's, through a pidfd
-// in the netpoller. Close it.
+// A Watch waits for an end, of a process that may be anybody's or of who reads
+// what we write, in the netpoller. Close it.
 type Watch struct {
 	f    *os.File
 	done chan struct{}
@@ -25,13 +25,22 @@ func WatchProcess(id Identity) (*Watch, error) {
 		f.Close()
 		return nil, fmt.Errorf("watch process %d: %w", id.PID, ErrGone)
 	}
+	w, err := watchReadable(f)
+	if err != nil {
+		return nil, fmt.Errorf("watch process %d: %w", id.PID, err)
+	}
+	return w, nil
+}
+
+// watchReadable waits until a pollable descriptor is readable. It owns f.
+func watchReadable(f *os.File) (*Watch, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("watch process %d: %w", id.PID, err)
+		return nil, err
 	}
 	w := &Watch{f: f, done: make(chan struct{})}
-	go func() { // ends with the process, or at Close
+	go func() { // ends with what is watched, or at Close
 		if raw.Read(readable) == nil {
 			close(w.done)
 		}
@@ -46,7 +55,7 @@ func readable(fd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// Done is closed when the process has ended. It stays open after Close.
+// Done is closed when what is watched has ended. It stays open after Close.
 func (w *Watch) Done() <-chan struct{} { return w.done }
 
 // Close ends the watch.

@@ -183,7 +183,7 @@ func (s *Supervisor) Attach(ctx context.Context, req wire.OpenSession, who Calle
 	}
 	s.mu.Lock()
 	sess.attached--
-	last := sess.attached == 0 && s.sessions[v.Name] == sess
+	last := sess.attached == 0 && s.sessions[v.Name] == sess && !s.draining // a daemon that stops ends its commands, and owes their ends (D3)
 	s.mu.Unlock()
 	if last && s.life.Err() == nil {
 		go s.endSession(context.Background(), sess, detached) // bounded by the ladders; nobody waits

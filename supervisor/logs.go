@@ -30,7 +30,7 @@ func (s *Supervisor) Output(ctx context.Context, ref, session string, want Outpu
 	if err != nil {
 		return err
 	}
-	log, done, err := s.output(r, id)
+	log, done, err := s.output(ctx, r, id)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Supervisor) Output(ctx context.Context, ref, session string, want Outpu
 
 // inline puts head and tail of both streams into a record.
 func (s *Supervisor) inline(rec *handles.Record, id handles.ID) {
-	log, done, err := s.output(s.live(id), id)
+	log, done, err := s.output(s.life, s.live(id), id)
 	if err != nil {
 		return
 	}

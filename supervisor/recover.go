@@ -196,6 +196,7 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	}
 	s.mu.Lock()
 	r.log = log
+	r.ring()
 	s.mu.Unlock()
 	sources := r.sources()
 	for i, src := range sources {
@@ -204,9 +205,7 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 		}
 	}
 	if len(pipes) > len(sources) {
-		r.inMu.Lock()
-		r.stdin = pipes[len(sources)]
-		r.inMu.Unlock()
+		r.keepStdin(pipes[len(sources)])
 	}
 	return err
 }
@@ -217,12 +216,16 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File, siblings *pgroup.Siblings) (err error) {
 	how := pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)}
 	id := platform.Identity{BootID: platform.BootID(), PID: pid, StartTicks: ticks}
+	var g *pgroup.Group
 	if pidfd == nil {
 		how.Siblings = siblings
-		r.group, err = pgroup.TakeUp(id, how)
-		return err
+		g, err = pgroup.TakeUp(id, how)
+	} else {
+		g, err = pgroup.TakeUpByPidfd(id, pidfd, how)
 	}
-	r.group, err = pgroup.TakeUpByPidfd(id, pidfd, how)
+	s.mu.Lock()
+	r.group = g
+	s.mu.Unlock()
 	return err
 }
 

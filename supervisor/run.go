@@ -279,6 +279,13 @@ func (r *run) output(complete bool) *handles.Output {
 	return o
 }
 
+// keepStdin notes our end of its stdin, which may be written to from then on.
+func (r *run) keepStdin(f *os.File) {
+	r.inMu.Lock()
+	defer r.inMu.Unlock()
+	r.stdin = f
+}
+
 func (r *run) closeStdin() {
 	r.inMu.Lock()
 	defer r.inMu.Unlock()

@@ -215,6 +215,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	}
 	s.mu.Lock() // others read the run's state while it starts
 	r.log = log
+	r.ring() // for who wants to read it
 	s.mu.Unlock()
 	p = &plumbing{null: s.null}
 	made := p
@@ -285,9 +286,7 @@ func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 			return err
 		}
 		p.child[0], p.ours = theirs, append(p.ours, ours)
-		r.inMu.Lock()
-		r.stdin = ours
-		r.inMu.Unlock()
+		r.keepStdin(ours)
 	default:
 		p.child[0], err = os.Open(r.spec.Stdin)
 	}

@@ -126,7 +126,7 @@ func (s *Supervisor) WaitOutput(ctx context.Context, ref, session string, req wi
 	if err != nil {
 		return nil, err
 	}
-	log, done, err := s.output(r, id)
+	log, done, err := s.output(ctx, r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -181,14 +181,28 @@ func query(req wire.WaitOutput) (capture.Query, error) {
 	return q, nil
 }
 
-// output opens the log of a run for reading. The caller calls done.
-func (s *Supervisor) output(r *run, id handles.ID) (*capture.Log, func(), error) {
-	if r != nil {
+// output opens the log of a run for reading; of one that is being started it
+// waits for it. The caller calls done.
+func (s *Supervisor) output(ctx context.Context, r *run, id handles.ID) (*capture.Log, func(), error) {
+	for waits := r != nil; waits; {
 		s.mu.Lock()
-		log := r.log
+		log, bell := r.log, r.bell
+		waits = r.phase == admitted
 		s.mu.Unlock()
 		if log != nil {
 			return log, func() {}, nil
+		}
+		if !waits {
+			break
+		}
+		select {
+		case <-bell:
+		case <-r.over: // it was never started
+			waits = false
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-s.life.Done():
+			return nil, nil, handles.ErrStarting
 		}
 	}
 	log, err := capture.Reopen(s.dir(id))

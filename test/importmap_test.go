@@ -56,6 +56,8 @@ var importMap = map[string]rule{
 	"cmd/procsupd": {[]string{"platform", "pgroup", "capture", "handles", "supervisor", "supervisor/...", "cmd/procsupd/internal/..."},
 		[]string{"github.com/urfave/cli/v2", "golang.org/x/sys", "github.com/coreos/go-systemd/v22", "github.com/fsnotify/fsnotify", "github.com/DeRuina/timberjack", "github.com/prometheus/client_golang"},
 		"the daemon: everything that procsup itself must not carry"},
+	"cmd/procsupd/internal/mcp": {[]string{"supervisor/client", "supervisor/wire", "handles", "capture", "platform"}, []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
+		"a client of the daemon that speaks MCP; capture only for how text is shown, platform for the end of who reads it; jsonschema-go comes with the SDK"},
 	"test/bench": {[]string{"pgroup", "capture", "platform", "handles", "supervisor/client", "supervisor/wire", "supervisor/journal"}, []string{"golang.org/x/sys"},
 		"measures the packages and the commands; part of neither"},
 	"test/ablate": {nil, nil,

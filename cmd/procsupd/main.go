@@ -35,8 +35,17 @@ const (
 // at each end of a command, does not have all that run (design.md section 4).
 func init() { runtime.LockOSThread() }
 
+// tools are the verbs of procsup that need what procsup itself must not link;
+// it executes procsupd for them.
+var tools = map[string]func(args []string) int{
+	"mcp": mcpMain,
+}
+
 func main() {
 	args := os.Args[1:]
+	if len(args) > 0 && tools[args[0]] != nil {
+		os.Exit(tools[args[0]](args[1:]))
+	}
 	run := daemonMain
 	if len(args) > 0 && args[0] == supervisorVerb {
 		args, run = args[1:], supervisorMain
