@@ -31,6 +31,12 @@ const (
 
 func main() {
 	args := os.Args[1:]
+	if len(args) > 0 && args[0] == lintVerb {
+		os.Exit(lintMain(args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if vetTool(args) {
+		vetMain()
+	}
 	run := daemonMain
 	if len(args) > 0 && args[0] == supervisorVerb {
 		args, run = args[1:], supervisorMain
