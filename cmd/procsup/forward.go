@@ -9,14 +9,24 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// forwarded is a verb that procsupd does: what it needs would cost start-up
-// time in every procsup. Its flags and its help are there.
-func forwarded(verb, usage, argsUsage string) *cli.Command {
-	return &cli.Command{
-		Name: verb, Usage: usage, ArgsUsage: argsUsage,
-		SkipFlagParsing: true, HideHelp: true, HideHelpCommand: true,
-		Action: func(c *cli.Context) error { return becomeProcsupd(verb, c.Args().Slice()) },
+// forwarded makes a verb one that procsupd does: what it needs would cost
+// start-up time in every procsup. Its help is told here, from its flags and
+// description; procsupd reads the flags.
+func forwarded(cmd *cli.Command) *cli.Command {
+	cmd.SkipFlagParsing, cmd.HideHelp, cmd.HideHelpCommand = true, true, true
+	cmd.Action = func(c *cli.Context) error {
+		args := c.Args().Slice()
+		for _, a := range args {
+			if a == "--" {
+				break
+			}
+			if a == "--help" || a == "-h" {
+				return cli.ShowCommandHelp(c, cmd.Name)
+			}
+		}
+		return becomeProcsupd(cmd.Name, args)
 	}
+	return cmd
 }
 
 // becomeProcsupd lets procsupd do a verb in this process's place. It returns

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,8 +88,31 @@ func TestLintForms(t *testing.T) {
 	if r := b.runIn("package x\n\nfunc f( {\n", "lint", "--lang", "go", "-"); !strings.Contains(r.out, "stdin:3:9: warning: syntax: ") {
 		t.Errorf("Go on standard input: %+v", r)
 	}
-	if out := b.want(0, "lint", "--help"); !strings.Contains(out, "Examples:") || !strings.Contains(out, "-fix-hint") {
+	if out := b.want(0, "lint", "--help"); !strings.Contains(out, "Examples:") || !strings.Contains(out, "--fix-hint") {
 		t.Errorf("--help: %s", out)
+	}
+}
+
+// The flags that procsup tells of are those that procsupd takes.
+func TestLintFlags(t *testing.T) {
+	b := newBench(t)
+	good := write(t, "good.sh", tidy)
+	for _, f := range lintCommand().Flags {
+		args := []string{"lint", "--" + f.Names()[0]}
+		if _, is := f.(*cli.BoolFlag); !is {
+			args = append(args, "sh")
+		}
+		b.want(0, append(args, good)...)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(b.bin, daemonName), "lint", "--help")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(string(out), -1) {
+		if !hasFlag(lintCommand().Flags, m[1]) {
+			t.Errorf("procsup lint --help does not tell of --%s", m[1])
+		}
 	}
 }
 

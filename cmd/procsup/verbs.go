@@ -8,6 +8,6 @@ func daemonVerbs() []*cli.Command {
 		startCommand(), waitCommand(), waitOutputCommand(), cancelCommand(), restartCommand(), signalCommand(), sendCommand(),
 		showCommand(), listCommand(), logsCommand(), eventsCommand(), journalCommand(), daemonCommand(),
 		sessionCommand(), scopeCommand(), pendingCommand(), continueCommand(), deliveriesCommand(), notifyCommand(), idleCommand(), shutdownCommand(),
-		forwarded("lint", "say what scripts and Go programs start and do not end", "[flags] FILE…"),
+		lintCommand(),
 	}
 }

@@ -17,53 +17,7 @@ import (
 
 const lintVerb = "lint"
 
-const lintUsage = `Usage: procsup lint [flags] FILE…
-
-Says what shell scripts and Go programs start in the background and do not end
-whatever happens, and where they sleep, poll or kill by name. FILE is a script
-(sh, bash, ksh, bats: by its first line, then by its name), a .go file, - for
-standard input, or a pattern of Go packages such as ./... (this needs the go
-command and sees the types of all packages; a .go file is checked by itself).
-Directories are not followed.
-
-Rules:
-  long-running-without-cleanup  a & job or a procsup start that no EXIT trap can
-                                end, that nothing waits for or cancels on every
-                                way, and that no bound session ends; in Go what
-                                procsup/pgroup, supervisor and client start
-                                without a deferred or sure Cancel, Close, Stop
-                                or Wait
-  sleep-for-readiness           a fixed sleep, or nothing, before a server is used
-  poll-for-readiness            a loop that asks for ever
-  kill-by-name                  pkill, killall, kill $(pgrep …), a port
-  syntax                        the file cannot be read: nothing else is said of it
-
-A finding is a warning (something is left behind, a stranger is hit) or a note.
-The exit code is 0 whatever is found; with --error it is 1 when there is a
-warning. 125: a file cannot be read; 64: wrong usage.
-
-A comment on the line, on the line above or on the last line of the statement
-silences one rule, with a reason:
-  server &   # procsup-lint: ignore long-running-without-cleanup the container ends it
-  g, err := pgroup.Start(c, cfg) //procsup-lint:ignore long-running-without-cleanup ended by main
-
-In sh an EXIT trap alone may not run when a signal ends the script (dash), so
---fix-hint adds one for HUP, INT and TERM there. KILL runs no trap anywhere.
-
-A script that reads others, or calls functions by computed names, is given the
-benefit of the doubt where those may clean up.
-
-Examples:
-  procsup lint run-tests.sh
-  procsup lint --fix-hint deploy.sh                 with the line to write instead
-  procsup lint --error scripts/*.sh ./...           in CI
-  procsup lint --sarif scripts/*.sh >lint.sarif     for code scanning
-  procsup lint --json ci.sh | jq '.findings[].verdict'
-  git show HEAD:run.sh | procsup lint --lang bash -
-  go vet -vettool=$(command -v procsupd) ./...      the Go rule inside go vet
-
-Flags:
-`
+const lintUsage = "Usage: procsup lint [flags] FILE…; procsup lint --help tells more\n"
 
 // lintFlags are the flags of procsup lint.
 type lintFlags struct {
