@@ -54,8 +54,10 @@ var importMap = map[string]rule{
 		[]string{"github.com/urfave/cli/v2", "github.com/creack/pty", "golang.org/x/sys"},
 		"the thin command: what it links is start-up time in every run"},
 	"cmd/procsupd": {[]string{"platform", "pgroup", "capture", "handles", "supervisor", "supervisor/...", "cmd/procsupd/internal/..."},
-		[]string{"github.com/urfave/cli/v2", "golang.org/x/sys", "github.com/coreos/go-systemd/v22", "github.com/fsnotify/fsnotify", "github.com/DeRuina/timberjack", "github.com/prometheus/client_golang"},
-		"the daemon: everything that procsup itself must not carry"},
+		[]string{"github.com/urfave/cli/v2", "golang.org/x/sys", "golang.org/x/tools", "github.com/coreos/go-systemd/v22", "github.com/fsnotify/fsnotify", "github.com/DeRuina/timberjack", "github.com/prometheus/client_golang"},
+		"the daemon: everything that procsup itself must not carry; of x/tools the front for go vet -vettool"},
+	"cmd/procsupd/internal/lint": {nil, []string{"mvdan.cc/sh/v3", "golang.org/x/tools"},
+		"bytes in, findings out: it knows nothing of the daemon; the shell parser and go/analysis are linked here alone"},
 	"cmd/procsupd/internal/mcp": {[]string{"supervisor/client", "supervisor/wire", "handles", "capture", "platform"}, []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 		"a client of the daemon that speaks MCP; capture only for how text is shown, platform for the end of who reads it; jsonschema-go comes with the SDK"},
 	"test/bench": {[]string{"pgroup", "capture", "platform", "handles", "supervisor/client", "supervisor/wire", "supervisor/journal"}, []string{"golang.org/x/sys"},
@@ -80,6 +82,7 @@ var heavy = []string{
 	"modernc.org/", "github.com/mattn/go-sqlite3", "github.com/ncruces/", "zombiezen.com/",
 	"github.com/danielgtaylor/huma", "github.com/modelcontextprotocol/", "charm.land/", "github.com/charmbracelet/",
 	"github.com/rivo/", "github.com/prometheus/", "go.opentelemetry.io/", "procsup/supervisor/api", "procsup/supervisor/journal",
+	"mvdan.cc/sh/", "golang.org/x/tools/",
 }
 
 // mayHTTP are the packages that may reach net/http, directly or not; the bench

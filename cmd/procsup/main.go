@@ -85,6 +85,7 @@ func newApp(out, errOut io.Writer, signals *caught) *cli.App {
    procsup run --deadline 30s -- ./tests.sh     end the whole tree after 30 s, exit 124
    procsup run --capture out -- ./build.sh      pass output through and keep a copy in out/
    procsup run --json -- ./check                one JSON record with head and tail of the output
+   procsup lint run-tests.sh                    what the script leaves behind, and the line instead
    procsup doctor                               what this machine lets procsup do`,
 		Version:                   version,
 		HideVersion:               false,

@@ -8,6 +8,6 @@ func daemonVerbs() []*cli.Command {
 		startCommand(), waitCommand(), waitOutputCommand(), cancelCommand(), restartCommand(), signalCommand(), sendCommand(),
 		showCommand(), listCommand(), logsCommand(), eventsCommand(), journalCommand(), daemonCommand(),
 		sessionCommand(), scopeCommand(), pendingCommand(), continueCommand(), deliveriesCommand(), notifyCommand(), idleCommand(), shutdownCommand(),
-		mcpCommand(),
+		mcpCommand(), lintCommand(),
 	}
 }

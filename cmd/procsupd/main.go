@@ -38,13 +38,17 @@ func init() { runtime.LockOSThread() }
 // tools are the verbs of procsup that need what procsup itself must not link;
 // it executes procsupd for them.
 var tools = map[string]func(args []string) int{
-	"mcp": mcpMain,
+	"mcp":    mcpMain,
+	lintVerb: func(args []string) int { return lintMain(args, os.Stdin, os.Stdout, os.Stderr) },
 }
 
 func main() {
 	args := os.Args[1:]
 	if len(args) > 0 && tools[args[0]] != nil {
 		os.Exit(tools[args[0]](args[1:]))
+	}
+	if vetTool(args) {
+		vetMain()
 	}
 	run := daemonMain
 	if len(args) > 0 && args[0] == supervisorVerb {
