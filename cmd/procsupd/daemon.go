@@ -87,6 +87,7 @@ func runKeeper(o *options, n notifier, cfg keeper.Config) error {
 	if err != nil {
 		return err
 	}
+	n = n.background()
 	cfg.Supervisor = append([]string{exe, supervisorVerb}, o.paths()...)
 	cfg.Heir = append([]string{exe, keeperVerb}, o.paths()...)
 	cfg.Exe = exe
@@ -95,7 +96,9 @@ func runKeeper(o *options, n notifier, cfg keeper.Config) error {
 	cfg.Stage = n.stage
 	cfg.Beat, cfg.Pulse = n.alive, n.watchdog/3
 	cfg.ReplaceOnHUP = n.socket != "" // a service manager means reload by it, a terminal that goes away does not
-	if code := keeper.Keep(context.Background(), cfg); code != 0 {
+	code := keeper.Keep(context.Background(), cfg)
+	n.flush()
+	if code != 0 {
 		os.Exit(code)
 	}
 	return nil

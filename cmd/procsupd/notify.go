@@ -17,12 +17,14 @@ import (
 type notifier struct {
 	socket   string
 	watchdog time.Duration // how often it wants to hear of us at least; 0: not
+	queue    chan string   // of background; nil: what is sent is waited for
+	sent     chan struct{} // closed when the queue is
 }
 
 const (
 	notifyVar = "NOTIFY_SOCKET"
 	// notifyWait bounds the wait for a service manager that does not read.
-	notifyWait = 100 * time.Millisecond
+	notifyWait = time.Second
 )
 
 // takeNotifier reads what the service manager has put into our environment and
@@ -48,17 +50,56 @@ func notifierOf(carry map[string]string) notifier {
 	return n
 }
 
-func (n notifier) send(lines ...string) {
-	if n.socket == "" {
+// background makes the notifier send in order and beside its caller, whom a
+// service manager that does not read must not hold up. What does not fit into
+// the queue is dropped.
+func (n notifier) background() notifier {
+	if n.socket != "" {
+		n.queue, n.sent = make(chan string, 64), make(chan struct{})
+		go func() { // ends by flush, or with the process
+			defer close(n.sent)
+			for m := range n.queue {
+				n.write(m)
+			}
+		}()
+	}
+	return n
+}
+
+// flush waits for what was sent; nothing is sent afterwards.
+func (n notifier) flush() {
+	if n.queue == nil {
 		return
 	}
+	close(n.queue)
+	select {
+	case <-n.sent:
+	case <-time.After(notifyWait):
+	}
+}
+
+func (n notifier) send(lines ...string) {
+	m := strings.Join(lines, "\n")
+	switch {
+	case n.socket == "":
+	case n.queue == nil:
+		n.write(m)
+	default:
+		select {
+		case n.queue <- m:
+		default:
+		}
+	}
+}
+
+func (n notifier) write(m string) {
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
 	if err != nil {
 		return // it is gone
 	}
 	defer c.Close()
 	_ = c.SetWriteDeadline(time.Now().Add(notifyWait))
-	_, _ = c.Write([]byte(strings.Join(lines, "\n")))
+	_, _ = c.Write([]byte(m))
 }
 
 func (n notifier) alive() { n.send(sdnotify.SdNotifyWatchdog) }
