@@ -98,6 +98,21 @@ Examples:
   procsup daemon --stop        end it; commands are ended within their grace
   procsup daemon --status
 
+Signals: TERM and INT end it within a bound, with exit code 0; USR2 replaces its
+supervisor, as --replace does. HUP does that too below a service manager
+(NOTIFY_SOCKET is set), else it ends it.
+
+A service of systemd (sd_notify, its watchdog and one passed unix socket are
+understood; the keeper may be killed and its supervisor goes on as main process,
+which only NotifyAccess=all lets it say):
+  [Service]
+  Type=notify
+  NotifyAccess=all
+  ExecStart=/usr/bin/procsup daemon
+  ExecReload=/usr/bin/procsup daemon --replace
+  KillMode=mixed
+  Delegate=yes
+
 Flags:
 `
 

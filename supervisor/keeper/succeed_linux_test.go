@@ -330,3 +330,26 @@ func TestSucceedDuringShutdown(t *testing.T) {
 	r.tell("exit 0")
 	awaitEnd(t, keeper)
 }
+
+// A pipe that was let go of is held by nobody of ours: not by the keeper, nor
+// for its successor.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigConfig{})
+	r.connected()
+	r.do("ready")
+	r.do("register a 3")
+	r.do("register sync 1")
+	before := r.fds()
+	r.do("trim a 2")
+	r.do("trim none 1")
+	r.do("withdraw sync")
+	r.do("register sync 1") // its answer says that the keeper has read so far
+	if got := r.fds(); got != before-1 {
+		t.Errorf("%d descriptors, want %d", got, before-1)
+	}
+	r.killKeeper()
+	if got := r.succeed().run(t, "a"); got.Pipes != 2 {
+		t.Errorf("run %+v, want two pipes", got)
+	}
+}

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,9 +30,13 @@ func (d *daemon) killBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = unix.Kill(d.keeper, unix.SIGSTOP) // so that it starts no other meanwhile
-	_ = unix.Kill(hello.PID, unix.SIGKILL)
-	_ = unix.Kill(d.keeper, unix.SIGKILL)
+	first, second := d.keeper, hello.PID
+	if rand.IntN(2) == 0 {
+		first, second = second, first
+	}
+	_ = unix.Kill(first, unix.SIGSTOP) // so that it does nothing about the other's end
+	_ = unix.Kill(second, unix.SIGKILL)
+	_ = unix.Kill(first, unix.SIGKILL)
 	d.buried(d.keeper)
 	d.keeper = 0
 	if !waitGone(hello.PID, 5*time.Second) {
