@@ -128,7 +128,11 @@ func (m *manual) step(verb string, args []string) (rep report, err error) {
 		r.pid, err = m.forkHalfway(id, args[1], strings.Join(args[2:], " "))
 		return report{PID: r.pid}, err
 	case "later": // without waiting for it
-		go func() { _, _ = m.step(args[0], args[1:]) }() // ends with the process
+		go func() { // ends with the process
+			rep, err := m.step(args[0], args[1:])
+			rep.Event, rep.Err = "later", fmt.Sprint(err)
+			m.report(rep)
+		}()
 		return rep, nil
 	case "unmarked":
 		m.unmarked = true

@@ -45,6 +45,13 @@ func TestSucceed(t *testing.T) {
 	r.do("spawned a")
 	b, openB := r.spawnGated("b", "4") // nobody said Spawned
 	r.do("register never 1")
+	r.do("register gone 1")
+	gone := r.do("spawn gone exit 6")
+	r.do("spawned gone")
+	awaitEnd(t, gone.PID)
+	r.do("reap gone")
+	r.do("settled gone")
+	r.do("unmarked")
 	c, openC := r.spawnGated("c", "5")
 	r.do("spawned c")
 	r.do("register drop 1")
@@ -129,7 +136,10 @@ func TestSucceedWithAdopted(t *testing.T) {
 	}
 	checkAway(t, *e, 3, ended.PID)
 	openAlive()
-	checkAway(t, r.exitOf("alive"), 5, alive.PID)
+	last := r.exitOf("alive")
+	if checkAway(t, last, 5, alive.PID); e.Order != 2 || last.Order != 3 { // 1: the one that the dead keeper told
+		t.Errorf("order %d and %d, want 2 and 3", e.Order, last.Order)
+	}
 	if got := r.do("read alive 0").Text; got != "hello outer/alive\n" {
 		t.Errorf("output %q", got)
 	}
@@ -288,6 +298,11 @@ func TestSucceedDuringRegister(t *testing.T) {
 	r.killKeeper()
 	if h := r.succeed(); len(h.Runs) != 0 {
 		t.Errorf("runs %+v", h.Runs)
+	}
+	for _, rep := range r.later {
+		if rep.Event == "later" {
+			t.Errorf("the start was answered: %s", rep.Err)
+		}
 	}
 }
 
