@@ -116,6 +116,8 @@ func TestUpgradeFails(t *testing.T) {
 			r.do("ready")
 			a, open := r.spawnGated("a", "3")
 			r.do("spawned a")
+			r.do("register sync 0") // its answer says that the keeper has a's pidfd
+			r.do("withdraw sync")
 			before := r.fdList()
 			r.do("replace %s", program(t, 2, tc.first))
 			r.tell("exit 0")
