@@ -78,7 +78,7 @@ func (d *daemon) startUntil(ctx context.Context, name, dir string, out chan<- st
 		key := fmt.Sprintf("%s-%d", name, i)
 		s := started{file: filepath.Join(dir, "start-"+key), code: i % 5}
 		s.req = shell(fmt.Sprintf("echo ran >>%s; sleep 0.0%d; exit %d", s.file, i%4, s.code))
-		s.req.Idempotency = key
+		s.req.Idempotency, s.req.Lease = key, "service"
 		out <- s
 		_, _ = d.Start(ctx, s.req)
 	}

@@ -115,7 +115,7 @@ func (w work) request() wire.Start {
 		pause = fmt.Sprintf("[ $i = %d ] && sleep 0.5; ", w.lines/2)
 	}
 	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do %secho "work-%d-line-$i"; i=$((i+1)); done; exit %d`, w.lines, pause, w.n, w.code)
-	return wire.Start{Command: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Session: "chaos"}
+	return wire.Start{Command: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Session: "chaos", Lease: "service"} // nobody takes their ends from an inbox
 }
 
 func (w work) want() []byte {
