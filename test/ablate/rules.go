@@ -177,9 +177,9 @@ var rules = []rule{
 	{
 		name: "recovery-runs-nothing-again", quick: true,
 		says:  "nothing is ever run again by recovery (S2-27, G23)",
-		file:  "supervisor/recover.go",
-		old:   "s.lose(r, \"procsup was killed while it started the command\")",
-		new:   "_ = s.launch(r, journal.Committed())",
+		file:  "supervisor/alone.go",
+		old:   "s.loseTree(r, \"procsup was killed while it started the command\")",
+		new:   "_ = s.launch(r, s.write(r, \"again\", nil))",
 		tests: []string{"TestS3_82_NoProcessWasRecorded"},
 	},
 	{
