@@ -210,7 +210,7 @@ var rules = []rule{
 		name:  "room-for-the-end",
 		says:  "room for the end is set aside at the admission (S4-41)",
 		file:  "supervisor/live.go",
-		old:   "s.journal.SetReserve(int64(len(s.runs)+s.owed) * journal.ReservePerRun)",
+		old:   "s.journal.SetReserve(int64(len(s.runs)+s.owed+spareEnds) * journal.ReservePerRun)",
 		new:   "_ = journal.ReservePerRun",
 		tests: []string{"TestS4_41_RoomForTheEnd"},
 	},
