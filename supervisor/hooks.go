@@ -3,7 +3,8 @@ package supervisor
 import "procsup/handles"
 
 // Hooks let a test stop the supervisor between two steps of a start or of an
-// end. The points are admitted, registered, spawned, observe and settle.
+// end. The points are admitted, registered, spawned, observe, settle and
+// written.
 type Hooks struct {
 	At func(point string, id handles.ID)
 	// Retained is called after each look for what is too old.
