@@ -31,11 +31,12 @@ func TestEndIsOwedBeforeItIsSeen(t *testing.T) {
 		}
 		waited <- w
 	}()
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); { // room for an answer that must not come
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end) && !t.Failed(); { // room for an answer that must not come
 		runtime.Gosched()
 		select {
 		case w := <-waited:
-			t.Fatalf("seen: %s, batch %q", w.Record.Status, w.Batch)
+			t.Errorf("seen: %s, batch %q", w.Record.Status, w.Batch)
+			waited <- w // to go on
 		default:
 		}
 	}

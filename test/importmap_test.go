@@ -58,7 +58,7 @@ var importMap = map[string]rule{
 		"the daemon: everything that procsup itself must not carry"},
 	"cmd/procsupd/internal/mcp": {[]string{"supervisor/client", "supervisor/wire", "handles", "capture", "platform"}, []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 		"a client of the daemon that speaks MCP; capture only for how text is shown, platform for the end of who reads it; jsonschema-go comes with the SDK"},
-	"test/bench": {[]string{"pgroup", "capture", "platform"}, []string{"golang.org/x/sys"},
+	"test/bench": {[]string{"pgroup", "capture", "platform", "supervisor/client", "supervisor/wire"}, []string{"golang.org/x/sys"},
 		"measures the packages and the commands; part of neither"},
 	"test/ablate": {nil, nil,
 		"takes rules out of a copy of the source: it needs the text of the product, not its code"},
