@@ -45,14 +45,26 @@ func (s *Supervisor) Show(_ context.Context, ref, session string) (*handles.Reco
 
 func (s *Supervisor) record(r *run, id handles.ID) (*handles.Record, error) {
 	if r != nil {
-		rec, _ := r.state()
-		return &rec, nil
+		return r.visible(), nil
 	}
 	row, err := s.journal.Run(string(id))
 	if err != nil {
 		return nil, err
 	}
 	return decode(row)
+}
+
+// visible is the record, which is that of an end once that is durable, and owed,
+// so that it can be taken. It takes the lock.
+func (r *run) visible() *handles.Record {
+	rec, _ := r.state()
+	if rec.Status.Terminal() {
+		select {
+		case <-r.over:
+		case <-r.s.life.Done():
+		}
+	}
+	return &rec
 }
 
 func decode(row journal.Run) (*handles.Record, error) {
@@ -106,8 +118,7 @@ func (s *Supervisor) listed(row journal.Run) (*handles.Record, error) {
 	r := s.runs[handles.ID(row.ID)]
 	s.mu.Unlock()
 	if r != nil && row.Live {
-		rec, _ := r.state()
-		return &rec, nil
+		return r.visible(), nil
 	}
 	return decode(row)
 }

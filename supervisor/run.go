@@ -242,6 +242,7 @@ func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 	r.rec.Events = r.counted()
 	commit := s.write(r, "ended", map[string]any{"observed_seq": r.seq})
 	s.mu.Unlock()
+	s.hook("written", r)
 	if err := commit.Wait(); err != nil {
 		s.log.Error("record end", "id", r.id, "err", err)
 	}

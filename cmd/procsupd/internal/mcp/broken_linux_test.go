@@ -20,14 +20,6 @@ import (
 	"procsup/supervisor/client"
 )
 
-const (
-	hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
-{"jsonrpc":"2.0","method":"notifications/initialized"}
-`
-	held = `{"jsonrpc":"2.0","id":"held","method":"tools/call","params":{"name":"run_command","arguments":{"command":"echo $$ >pid; exec sleep 600"}}}
-`
-)
-
 // A line is an answer as it is on the wire.
 type line struct {
 	ID     json.RawMessage `json:"id"`
