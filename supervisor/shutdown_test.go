@@ -253,3 +253,55 @@ func TestS1_07_EveryEndSweepsAll(t *testing.T) {
 		t.Error("another session's was ended")
 	}
 }
+
+// Who asks for an end and leaves before it has come hurries nothing: the grace is
+// the command's. What was begun is done all the same.
+func TestWhoLeavesHurriesNothing(t *testing.T) {
+	for name, end := range map[string]func(*Supervisor, context.Context) error{
+		"close": func(s *Supervisor, ctx context.Context) error {
+			_, err := s.CloseSession(ctx, "t", wire.EndSession{}, nobodyAsked)
+			return err
+		},
+		"scope": func(s *Supervisor, ctx context.Context) error {
+			_, err := s.CancelScope(ctx, "t", "g", wire.EndSession{})
+			return err
+		},
+		"daemon": func(s *Supervisor, ctx context.Context) error {
+			_, err := s.ShutdownAll(ctx, wire.Shutdown{})
+			return err
+		},
+	} {
+		s := open(t, Config{})
+		if _, err := s.OpenScope(t.Context(), "t", handles.Scope{Name: "g"}); err != nil {
+			t.Fatal(err)
+		}
+		req := sh("trap 'read x; exit 0' TERM; echo up; while :; do sleep 0.02; done")
+		req.Stdin, req.Scope, req.GraceMS = "pipe", "g", new(int64)
+		*req.GraceMS = 600_000
+		id := mustStart(t, s, req).HandleID
+		if w, err := s.WaitOutput(t.Context(), string(id), "", wire.WaitOutput{Pattern: "up"}); err != nil || w.Status != wire.Matched {
+			t.Fatal(w, err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- end(s, ctx) }() // ends with ctx, or with the run
+		awaitStatus(t, s, id, handles.Stopping)
+		leave()
+		if name != "daemon" {
+			if err := <-left; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := s.Send(t.Context(), string(id), "", nil, true); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if rec := mustWait(t, s, id); rec.ExitCode == nil || *rec.ExitCode != 0 || !rec.Graceful {
+			t.Errorf("%s: %s, signal %s", name, rec.Status, rec.Signal)
+		}
+		if name == "daemon" {
+			if err := <-left; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
