@@ -77,6 +77,8 @@ func awaitStatus(t *testing.T, s *Supervisor, id handles.ID, want handles.Status
 func TestS1_44_ShutdownIsBounded(t *testing.T) {
 	s := open(t, Config{Exclusive: true})
 	req := sh("trap '' TERM; setsid sh -c \"trap '' TERM; echo up; while :; do sleep 0.05; done\" & wait; wait; while :; do sleep 0.05; done")
+	req.GraceMS = new(int64)
+	*req.GraceMS = 600_000
 	a := mustStart(t, s, req)
 	if w, err := s.WaitOutput(t.Context(), string(a.HandleID), "", wire.WaitOutput{Pattern: "up"}); err != nil || w.Status != wire.Matched {
 		t.Fatal(w, err)
@@ -171,6 +173,7 @@ func TestS1_47_RequireIdle(t *testing.T) {
 func TestS1_48_ShutdownTimeoutNamesWhatIsLeft(t *testing.T) {
 	g := newGate("observe") // its end is not seen: as good as one that cannot be killed
 	s := open(t, Config{Hooks: g.hooks()})
+	l := listen(t, s, "t", 0)
 	a := mustStart(t, s, sh("exec sleep 600"))
 	grace, began := int64(50), time.Now()
 	rep, err := s.ShutdownSession(t.Context(), "t", wire.EndSession{GraceMS: &grace}, nobodyAsked)
@@ -180,14 +183,19 @@ func TestS1_48_ShutdownTimeoutNamesWhatIsLeft(t *testing.T) {
 	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("it took %v", d)
 	}
+	if _, err := s.Start(t.Context(), sh("exit 0")); !errors.Is(err, handles.ErrClosed) { // S1-49
+		t.Errorf("a start afterwards: %v", err)
+	}
 	close(g.open)
 	mustWait(t, s, a.HandleID)
+	l.until(wire.NoticeFinished) // S1-49: the exit is told nevertheless
+	l.until(wire.NoticeClosed)
 }
 
 // S1-48: processes that are still there are named with pid, start and command.
 func TestS1_48_StillRunningHasProcesses(t *testing.T) {
 	s := open(t, Config{})
-	a := mustStart(t, s, sh("exec sleep 600"))
+	a := mustStart(t, s, wire.Start{Command: []string{"sleep", "600"}, Env: os.Environ(), Session: "t"})
 	ps := s.live(a.HandleID).processes()
 	if len(ps) != 1 || ps[0].PID != a.PID || ps[0].StartTicks != a.Exec.StartTicks || ps[0].Command != "sleep 600" || ps[0].Why == "" {
 		t.Errorf("got %+v, want the process %d", ps, a.PID)
@@ -267,7 +275,10 @@ func TestWhoLeavesHurriesNothing(t *testing.T) {
 			return err
 		},
 		"daemon": func(s *Supervisor, ctx context.Context) error {
-			_, err := s.ShutdownAll(ctx, wire.Shutdown{})
+			rep, err := s.ShutdownAll(ctx, wire.Shutdown{})
+			if err == nil && len(rep.Ended) != 1 {
+				err = errors.New("it was not waited for")
+			}
 			return err
 		},
 	} {
