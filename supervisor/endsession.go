@@ -226,10 +226,10 @@ func (s *Supervisor) awaitEnds(ctx context.Context, live []*run, e ending, rep *
 	for _, r := range live {
 		longest = max(longest, e.decision(r).ladder.Grace)
 	}
-	ctx, cancel := context.WithTimeout(ctx, longest+drainMax+time.Second)
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest+drainMax+time.Second)
 	defer cancel()
 	for _, r := range live {
-		if r.endsBy(ctx) {
+		if r.endsWhile(ctx, bound) {
 			rep.Ended = append(rep.Ended, r.id)
 			rep.StillRunning = append(rep.StillRunning, s.survivors(r.id)...)
 			continue

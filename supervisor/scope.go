@@ -142,10 +142,10 @@ func (s *Supervisor) CancelScope(ctx context.Context, name, scope string, req wi
 		s.decide(r, d)
 		longest = max(longest, d.ladder.Grace)
 	}
-	ctx, cancel := context.WithTimeout(ctx, longest+drainMax+time.Second)
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest+drainMax+time.Second)
 	defer cancel()
 	for _, r := range live {
-		if r.endsBy(ctx) {
+		if r.endsWhile(ctx, bound) {
 			rep.Ended = append(rep.Ended, r.id)
 		} else {
 			rep.Still = append(rep.Still, r.id)

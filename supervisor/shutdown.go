@@ -58,11 +58,25 @@ func (s *Supervisor) ShutdownAll(ctx context.Context, req wire.Shutdown) (*wire.
 	for _, r := range live {
 		s.decide(r, e.decision(r))
 	}
+	ctx = context.WithoutCancel(ctx) // begun is done, whoever goes on listening
 	rep := &wire.SessionReport{Ended: []handles.ID{}, StillActive: []handles.ID{}, StillRunning: []handles.Process{}}
 	s.awaitEnds(ctx, live, e, rep)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &wire.DaemonReport{Error: rep.Error, Ended: rep.Ended, StillActive: rep.StillActive, StillRunning: rep.StillRunning, Owed: s.owed}, nil
+}
+
+// endsWhile is endsBy the bound, for a caller who may leave before: that hurries
+// nothing.
+func (r *run) endsWhile(caller, bound context.Context) bool {
+	select {
+	case <-r.over:
+		return true
+	case <-caller.Done():
+		return false
+	case <-bound.Done():
+		return r.endsBy(bound)
+	}
 }
 
 // endsBy waits for the end of a run. When the time is over its grace is, too:

@@ -41,6 +41,7 @@ func (d *stdinFeed) begin() {
 		return
 	}
 	w, err := d.fifo.Writer()
+	d.fifo.Close() // its name has done its work
 	if err != nil {
 		return // nobody reads: the command has ended already
 	}

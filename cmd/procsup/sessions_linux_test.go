@@ -219,6 +219,9 @@ func TestS1_43_ShutdownAndReads(t *testing.T) {
 	}
 	b.want(0, "cancel", "--run", "-S", "s") // S1-02
 	_ = run.Wait()
+	if ws := run.ProcessState.Sys().(syscall.WaitStatus); ws.Signal() != syscall.SIGTERM {
+		t.Errorf("the run ended with %#x", ws)
+	}
 	if !lives(b.show(live).PID) {
 		t.Error("the handle was touched")
 	}

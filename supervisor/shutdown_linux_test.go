@@ -77,6 +77,8 @@ func awaitStatus(t *testing.T, s *Supervisor, id handles.ID, want handles.Status
 func TestS1_44_ShutdownIsBounded(t *testing.T) {
 	s := open(t, Config{Exclusive: true})
 	req := sh("trap '' TERM; setsid sh -c \"trap '' TERM; echo up; while :; do sleep 0.05; done\" & wait; wait; while :; do sleep 0.05; done")
+	req.GraceMS = new(int64)
+	*req.GraceMS = 600_000
 	a := mustStart(t, s, req)
 	if w, err := s.WaitOutput(t.Context(), string(a.HandleID), "", wire.WaitOutput{Pattern: "up"}); err != nil || w.Status != wire.Matched {
 		t.Fatal(w, err)
@@ -171,6 +173,7 @@ func TestS1_47_RequireIdle(t *testing.T) {
 func TestS1_48_ShutdownTimeoutNamesWhatIsLeft(t *testing.T) {
 	g := newGate("observe") // its end is not seen: as good as one that cannot be killed
 	s := open(t, Config{Hooks: g.hooks()})
+	l := listen(t, s, "t", 0)
 	a := mustStart(t, s, sh("exec sleep 600"))
 	grace, began := int64(50), time.Now()
 	rep, err := s.ShutdownSession(t.Context(), "t", wire.EndSession{GraceMS: &grace}, nobodyAsked)
@@ -180,14 +183,19 @@ func TestS1_48_ShutdownTimeoutNamesWhatIsLeft(t *testing.T) {
 	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("it took %v", d)
 	}
+	if _, err := s.Start(t.Context(), sh("exit 0")); !errors.Is(err, handles.ErrClosed) { // S1-49
+		t.Errorf("a start afterwards: %v", err)
+	}
 	close(g.open)
 	mustWait(t, s, a.HandleID)
+	l.until(wire.NoticeFinished) // S1-49: the exit is told nevertheless
+	l.until(wire.NoticeClosed)
 }
 
 // S1-48: processes that are still there are named with pid, start and command.
 func TestS1_48_StillRunningHasProcesses(t *testing.T) {
 	s := open(t, Config{})
-	a := mustStart(t, s, sh("exec sleep 600"))
+	a := mustStart(t, s, wire.Start{Command: []string{"sleep", "600"}, Env: os.Environ(), Session: "t"})
 	ps := s.live(a.HandleID).processes()
 	if len(ps) != 1 || ps[0].PID != a.PID || ps[0].StartTicks != a.Exec.StartTicks || ps[0].Command != "sleep 600" || ps[0].Why == "" {
 		t.Errorf("got %+v, want the process %d", ps, a.PID)
@@ -251,5 +259,60 @@ func TestS1_07_EveryEndSweepsAll(t *testing.T) {
 	}
 	if !livesStill(spared.PID) {
 		t.Error("another session's was ended")
+	}
+}
+
+// Who asks for an end and leaves before it has come hurries nothing: the grace is
+// the command's. What was begun is done all the same.
+func TestWhoLeavesHurriesNothing(t *testing.T) {
+	for name, end := range map[string]func(*Supervisor, context.Context) error{
+		"close": func(s *Supervisor, ctx context.Context) error {
+			_, err := s.CloseSession(ctx, "t", wire.EndSession{}, nobodyAsked)
+			return err
+		},
+		"scope": func(s *Supervisor, ctx context.Context) error {
+			_, err := s.CancelScope(ctx, "t", "g", wire.EndSession{})
+			return err
+		},
+		"daemon": func(s *Supervisor, ctx context.Context) error {
+			rep, err := s.ShutdownAll(ctx, wire.Shutdown{})
+			if err == nil && len(rep.Ended) != 1 {
+				err = errors.New("it was not waited for")
+			}
+			return err
+		},
+	} {
+		s := open(t, Config{})
+		if _, err := s.OpenScope(t.Context(), "t", handles.Scope{Name: "g"}); err != nil {
+			t.Fatal(err)
+		}
+		req := sh("trap 'read x; exit 0' TERM; echo up; while :; do sleep 0.02; done")
+		req.Stdin, req.Scope, req.GraceMS = "pipe", "g", new(int64)
+		*req.GraceMS = 600_000
+		id := mustStart(t, s, req).HandleID
+		if w, err := s.WaitOutput(t.Context(), string(id), "", wire.WaitOutput{Pattern: "up"}); err != nil || w.Status != wire.Matched {
+			t.Fatal(w, err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- end(s, ctx) }() // ends with ctx, or with the run
+		awaitStatus(t, s, id, handles.Stopping)
+		leave()
+		if name != "daemon" {
+			if err := <-left; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := s.Send(t.Context(), string(id), "", nil, true); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if rec := mustWait(t, s, id); rec.ExitCode == nil || *rec.ExitCode != 0 || !rec.Graceful {
+			t.Errorf("%s: %s, signal %s", name, rec.Status, rec.Signal)
+		}
+		if name == "daemon" {
+			if err := <-left; err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
