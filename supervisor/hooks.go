@@ -3,7 +3,9 @@ package supervisor
 import "procsup/handles"
 
 // Hooks let a test stop the supervisor between two steps of a start or of an
-// end. The points are admitted, registered, spawned, observe and settle.
+// end. The points are admitted, registered, spawned, observe and settle; of
+// readiness ready and not_ready, durable and not told yet, and heard, a datagram
+// that is durable and still in its queue.
 type Hooks struct {
 	At func(point string, id handles.ID)
 	// Retained is called after each look for what is too old.

@@ -9,6 +9,7 @@ import (
 // join counts a live run. s.mu is held.
 func (s *Supervisor) join(r *run) {
 	s.runs[r.id] = r
+	s.extra += r.ready.extra()
 	r.sess.live[r.id] = r
 	if needsPlace(r.spec) {
 		r.sess.places++
@@ -23,6 +24,9 @@ func (s *Supervisor) join(r *run) {
 // leave is the other end of join; what is owed then goes into the inbox.
 // s.mu is held.
 func (s *Supervisor) leave(r *run) {
+	if s.runs[r.id] == r {
+		s.extra -= r.ready.extra()
+	}
 	delete(s.runs, r.id)
 	s.unname(r)
 	sess := r.sess

@@ -79,6 +79,9 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	r := newRun(s, handles.ID(row.ID), spec, sess)
 	r.rec, r.created = *rec, row.Created
 	r.told = true // the events of another supervisor's time are gone
+	if r.ready != nil && (rec.Readiness == nil || len(rec.Readiness.Conditions) != len(r.ready.conds)) {
+		r.rec.Readiness = r.ready.begin(spec) // of a damaged row
+	}
 	r.drop = rec.Cause == handles.CauseSession || rec.Cause == handles.CauseShutdown && sess.closed()
 	if rec.Stop != nil { // decided before the crash: it goes on
 		r.stop = &stop{
@@ -131,14 +134,17 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) {
 		r.rec.PID, r.rec.GroupID, r.rec.Status = k.PID, k.PID, handles.Running
 		r.rec.ExecIdentity = &handles.Exec{BootID: platform.BootID(), PID: k.PID, StartTicks: k.StartTicks}
 		r.rec.Containment = string(r.group.Containment())
+		r.setReadyLimit()
 		commit = s.write(r, "spawned", nil)
 	}
+	r.takeUpReady()
 	r.phase = running
 	s.mu.Unlock()
 	s.watchOwner(r)
 	if r.log != nil {
 		s.watchMatches(r)
 	}
+	r.startReady()
 	if commit != nil {
 		if err := commit.Wait(); err != nil {
 			s.log.Error("record spawn", "id", r.id, "err", err)
@@ -178,9 +184,11 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 			err = errors.Join(err, r.log.Attach(src, pipes[i]))
 		}
 	}
-	if len(pipes) > len(sources) {
-		r.stdin = pipes[len(sources)]
+	pipes = pipes[min(len(sources), len(pipes)):]
+	if r.spec.Stdin == "pipe" && len(pipes) > 0 {
+		r.stdin, pipes = pipes[0], pipes[1:]
 	}
+	r.ready.takeUp(pipes)
 	return err
 }
 
@@ -256,6 +264,7 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 	}
 	s.mu.Lock()
 	r.phase = running
+	r.takeUpReady()
 	r.rec.Error = "keeper and supervisor were both killed: its output is lost from then on, and it dies of SIGPIPE when it writes"
 	s.mu.Unlock()
 	go func() { // ends with the process
@@ -276,6 +285,7 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 		}
 		r.exits <- seen
 	}()
+	r.startReady()
 	s.owners.Add(1)
 	go r.own()             // ends with the command; Close waits for it
 	if r.spec.Foreground { // unless it was released
@@ -292,6 +302,7 @@ func (s *Supervisor) interrupted(r *run) {
 }
 
 func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
+	r.ready.close()
 	if r.log != nil {
 		r.log.Close()
 	}

@@ -85,6 +85,7 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 		Status: handles.Starting, Liveness: string(platform.Unverifiable), Lease: spec.Lease, Lifetime: "session",
 		Delivery: handles.DeliveryNone, StartedAt: time.Now().UTC(), Cleanup: outcome.NoCleanup(),
 	}
+	r.rec.Readiness = r.ready.begin(spec)
 	switch {
 	case spec.Foreground:
 		r.rec.Kind, r.rec.Lifetime, r.rec.Lease = kindRun, "scope", ""
@@ -120,7 +121,7 @@ func (s *Supervisor) room(sess *session, spec wire.Start) error {
 	if n := len(sess.live); n >= s.cfg.SessionLive {
 		return &handles.Error{Code: handles.CodeFull, ID: spec.Session, Message: fmt.Sprintf("session %s has %d live handles, which is its limit", spec.Session, n), Hint: "cancel some, or start the daemon with a higher --session-limit"}
 	}
-	return s.limits.admit(len(s.runs))
+	return s.limits.admit(len(s.runs) + (s.extra+fdsPerRun-1)/fdsPerRun)
 }
 
 // needsPlace reports whether the end of a run may be owed: not if it stays in
@@ -159,6 +160,7 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	r.event(wire.Event{Kind: wire.EventStarted, Status: handles.Running})
 	s.watchOwner(r)
 	s.watchMatches(r)
+	r.startReady()
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
 	if err := commit.Wait(); err != nil {
@@ -169,8 +171,11 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 
 // A plumbing is the files of a run before the spawn.
 type plumbing struct {
-	child [3]*os.File // the command's 0, 1, 2; nil = /dev/null
-	ours  []*os.File  // for the keeper: read ends of the pipes, then the write end of stdin
+	child [3]*os.File      // the command's 0, 1, 2; nil = /dev/null
+	more  map[int]*os.File // and further ones, by their numbers
+	// ours is for the keeper: read ends of the pipes, the write end of stdin, the
+	// notify socket, the read ends of fd:N. reattach knows them by this order.
+	ours []*os.File
 }
 
 func (p *plumbing) closeChild() {
@@ -178,6 +183,9 @@ func (p *plumbing) closeChild() {
 		if f != nil && !(i == 2 && f == p.child[1]) {
 			f.Close()
 		}
+	}
+	for _, f := range p.more {
+		f.Close()
 	}
 }
 
@@ -208,6 +216,10 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	if err := s.openStdin(r, p); err != nil {
 		p.closeChild()
 		return fail("stdin", r.spec.Stdin, err)
+	}
+	if err := r.ready.open(p); err != nil {
+		p.closeChild()
+		return fail("ready", strings.Join(r.spec.Ready, ", "), err)
 	}
 	if s.cfg.Keeper != nil {
 		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
@@ -279,8 +291,8 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 		return &outcome.Failure{} // the stop is the ending
 	}
 	cmd := pgroup.Command{
-		Path: path, Args: r.spec.Command, Env: r.spec.Env, Dir: r.spec.Dir,
-		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Session: true,
+		Path: path, Args: r.spec.Command, Env: r.ready.environ(r.spec), Dir: r.spec.Dir,
+		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Files: p.more, Session: true,
 	}
 	level, _ := pgroup.ParseLevel(r.spec.Containment) // checked at admission
 	var g *pgroup.Group
@@ -311,6 +323,7 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 	r.rec.Containment = string(g.Containment())
 	r.rec.ExecIdentity = &handles.Exec{BootID: id.BootID, PID: id.PID, StartTicks: id.StartTicks}
 	r.rec.Liveness = string(platform.Live)
+	r.setReadyLimit()
 	return nil
 }
 
@@ -320,6 +333,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 		r.log.Close()
 	}
 	r.closeStdin()
+	r.ready.close()
 	s.mu.Lock()
 	r.rec.EndedAt, r.rec.Liveness = time.Now().UTC(), string(platform.Exited)
 	if r.stop != nil {

@@ -21,6 +21,7 @@ import (
 	"procsup/platform"
 	"procsup/supervisor/journal"
 	"procsup/supervisor/keeper"
+	"procsup/supervisor/ready"
 )
 
 // A Config says where a Supervisor keeps its state and what it may use. Dir
@@ -70,6 +71,7 @@ type Supervisor struct {
 	grow    *capture.Grow
 	quota   *capture.Quota
 	limits  limits
+	files   *ready.Files // one watcher for all runs
 	started time.Time
 
 	fence     int            // generation of this supervisor, from 1
@@ -88,6 +90,7 @@ type Supervisor struct {
 	sessions map[string]*session
 	readers  map[handles.Exec]bool // processes that read inboxes and are watched
 	owed     int                   // ends in all inboxes
+	extra    int                   // descriptors of live runs besides fdsPerRun each
 	draining bool                  // no new work
 	closing  bool
 }
@@ -100,7 +103,7 @@ type nameKey struct{ session, name string }
 func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	cfg = cfg.withDefaults()
 	s := &Supervisor{
-		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8),
+		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8), files: ready.NewFiles(),
 		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{},
 		sessions: map[string]*session{}, readers: map[handles.Exec]bool{},
 	}
@@ -203,6 +206,7 @@ func (s *Supervisor) Close() error {
 	if s.cfg.Keeper == nil {
 		s.owners.Wait()
 	} // with a keeper an owner in the middle of a ladder is cut short, as by a crash
+	s.files.Close()
 	err := s.journal.Close() // cuts a removal short
 	s.chores.Wait()
 	s.unlock()

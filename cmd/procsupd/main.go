@@ -32,6 +32,9 @@ const (
 func main() {
 	args := os.Args[1:]
 	run := daemonMain
+	if len(args) > 0 && args[0] == awaitVerb {
+		os.Exit(awaitMain(args[1:]))
+	}
 	if len(args) > 0 && args[0] == supervisorVerb {
 		args, run = args[1:], supervisorMain
 	}

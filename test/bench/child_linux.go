@@ -20,7 +20,7 @@ import (
 
 // play is one of the parts that copies of this program take.
 func play(part string, args []string) int {
-	parts := map[string]func([]string) error{"writer": writer, "pump": pump, "library": library, "tree": tree, "member": member}
+	parts := map[string]func([]string) error{"writer": writer, "pump": pump, "library": library, "tree": tree, "member": member, "ready": beReady}
 	if err := parts[part](args); err != nil {
 		fmt.Fprintln(os.Stderr, "bench", part+":", err)
 		return 1

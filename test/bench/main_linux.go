@@ -1,7 +1,7 @@
 // Command bench measures procsup against the bare limits of this machine and
 // against the wrappers that are installed, and prints the tables.
 //
-//	go run ./test/bench [-n N] [-mb MIB] [wrap|capture|kill|all]
+//	go run ./test/bench [-n N] [-mb MIB] [wrap|capture|kill|ready|all]
 //
 // Rows are measured in turn, round after round, so that a noisy machine hits
 // all alike. Compare ratios within one run. It asserts nothing about time.
@@ -41,14 +41,14 @@ func main() {
 }
 
 func run(what string) error {
-	items := map[string]func(*lab) error{"wrap": wrap, "capture": captureItem, "kill": kill}
+	items := map[string]func(*lab) error{"wrap": wrap, "capture": captureItem, "kill": kill, "ready": readyItem}
 	names := []string{what}
 	if what == "" || what == "all" {
-		names = []string{"wrap", "capture", "kill"}
+		names = []string{"wrap", "capture", "kill", "ready"}
 	}
 	for _, name := range names {
 		if items[name] == nil {
-			return fmt.Errorf("no item %q: wrap, capture, kill or all", name)
+			return fmt.Errorf("no item %q: wrap, capture, kill, ready or all", name)
 		}
 	}
 	// Orphans, a guard for example, come to us and are accounted for.
@@ -74,6 +74,7 @@ func run(what string) error {
 type lab struct {
 	dir                          string
 	self, procsup, empty, gowrap string
+	env                          []string // of ready: with a daemon of its own
 }
 
 // newLab builds the programs into a folder that other users can read.
