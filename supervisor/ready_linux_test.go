@@ -80,6 +80,12 @@ func TestG15_ReadyByOutput(t *testing.T) {
 // A23: waiting for something that has died ends at once, with its exit status.
 func TestA23_EndedBeforeReady(t *testing.T) {
 	s := open(t, Config{})
+	for _, tc := range [][2]string{{"output:never", "exec >&- 2>&-; sleep 0.05; exit 7"}, {"fd:3", "exec 3>&-; sleep 0.05; exit 7"}} { // it is over before it has ended
+		a := mustStart(t, s, with(sh(tc[1]), tc[0]))
+		if w := waitReady(t, s, a.HandleID); w.Record.Status != handles.Failed || w.Record.Cause != "" || *w.Record.ExitCode != 7 {
+			t.Errorf("%s: %+v", tc[0], w.Record)
+		}
+	}
 	for _, cond := range []string{"output:never", "notify", "fd:3", "tcp:127.0.0.1:1", "unix:/nowhere/sock", "http://127.0.0.1:1/", "file:/nowhere/file", "exec:false"} {
 		began := time.Now()
 		a := mustStart(t, s, with(sh("echo booting; exit 7"), cond))

@@ -110,10 +110,7 @@ func (q *readying) open(p *plumbing) (err error) {
 		if err != nil {
 			return err
 		}
-		if p.more == nil {
-			p.more = map[int]*os.File{}
-		}
-		p.more[n] = w
+		p.more = append(p.more, numbered{n, w})
 		q.fds = append(q.fds, r)
 		p.ours = append(p.ours, r)
 	}
@@ -136,8 +133,8 @@ func (q *readying) takeUp(files []*os.File) {
 	closeAll(files[n:])
 }
 
-// close lets go of the files. They may be gone already.
-func (q *readying) close() {
+// closeFiles lets go of them. They may be gone already.
+func (q *readying) closeFiles() {
 	if q == nil {
 		return
 	}

@@ -302,7 +302,7 @@ func (s *Supervisor) interrupted(r *run) {
 }
 
 func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
-	r.ready.close()
+	r.ready.closeFiles()
 	if r.log != nil {
 		r.log.Close()
 	}

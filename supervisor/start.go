@@ -171,8 +171,8 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 
 // A plumbing is the files of a run before the spawn.
 type plumbing struct {
-	child [3]*os.File      // the command's 0, 1, 2; nil = /dev/null
-	more  map[int]*os.File // and further ones, by their numbers
+	child [3]*os.File // the command's 0, 1, 2; nil = /dev/null
+	more  []numbered  // and further ones
 	// ours is for the keeper: read ends of the pipes, the write end of stdin, the
 	// notify socket, the read ends of fd:N. reattach knows them by this order.
 	ours []*os.File
@@ -184,9 +184,24 @@ func (p *plumbing) closeChild() {
 			f.Close()
 		}
 	}
-	for _, f := range p.more {
-		f.Close()
+	for _, m := range p.more {
+		m.file.Close()
 	}
+}
+
+// A numbered is a descriptor that the command gets under a number of its own.
+type numbered struct {
+	n    int
+	file *os.File
+}
+
+// further are those beyond 2, as pgroup takes them.
+func (p *plumbing) further() map[int]*os.File {
+	files := map[int]*os.File{}
+	for _, m := range p.more {
+		files[m.n] = m.file
+	}
+	return files
 }
 
 // prepare makes the spools and pipes and registers them with the keeper.
@@ -292,7 +307,7 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 	}
 	cmd := pgroup.Command{
 		Path: path, Args: r.spec.Command, Env: r.ready.environ(r.spec), Dir: r.spec.Dir,
-		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Files: p.more, Session: true,
+		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Files: p.further(), Session: true,
 	}
 	level, _ := pgroup.ParseLevel(r.spec.Containment) // checked at admission
 	var g *pgroup.Group
@@ -333,7 +348,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 		r.log.Close()
 	}
 	r.closeStdin()
-	r.ready.close()
+	r.ready.closeFiles()
 	s.mu.Lock()
 	r.rec.EndedAt, r.rec.Liveness = time.Now().UTC(), string(platform.Exited)
 	if r.stop != nil {

@@ -64,7 +64,7 @@ func (r *run) watchReady(ctx context.Context) {
 	q := r.ready
 	defer r.s.owners.Done()
 	defer close(q.done)
-	defer q.close()
+	defer q.closeFiles()
 	w := &readyWatch{r: r, q: q, heard: make(chan hearing), flush: newAlarm(0, time.Time{}), limit: newAlarm(0, time.Time{}), dog: newAlarm(0, time.Time{})}
 	q.doomed = newAlarm(0, time.Time{})
 	var tasks sync.WaitGroup
@@ -93,7 +93,7 @@ func (r *run) watchReady(ctx context.Context) {
 		case <-w.dog.C:
 			w.bite("no WATCHDOG=1 for " + w.every.String())
 		case <-w.flush.C:
-			w.write("said")
+			w.sayAll()
 		}
 	}
 }
@@ -233,12 +233,12 @@ func (w *readyWatch) take(h hearing) {
 			w.q.doomed.Reset(doomTime)
 		}
 	default:
-		w.holds(h.cond, h.text)
+		w.met(h.cond, h.text)
 	}
 }
 
-// holds marks a condition as held; with the last one the run is ready.
-func (w *readyWatch) holds(i int, text string) {
+// met marks a condition as held; with the last one the run is ready.
+func (w *readyWatch) met(i int, text string) {
 	w.change(func(v *handles.Readiness) string {
 		if !v.Conditions[i].HeldAt.IsZero() {
 			return ""
@@ -312,8 +312,9 @@ func (w *readyWatch) turned(now bool) {
 	r.event(wire.Event{Kind: event, Status: status})
 }
 
-func (w *readyWatch) write(kind string) {
-	w.change(func(*handles.Readiness) string { return kind })
+// sayAll journals what was only noted.
+func (w *readyWatch) sayAll() {
+	w.change(func(*handles.Readiness) string { return "said" })
 }
 
 // isReady reports whether the run has been ready.
