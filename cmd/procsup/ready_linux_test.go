@@ -290,24 +290,19 @@ func TestS2_31_WithIsKilled(t *testing.T) {
 // S2-31: a script whose session is bound to it leaves nothing, however it dies.
 func TestS2_31_BoundScriptIsKilled(t *testing.T) {
 	b := newBench(t)
-	b.want(0, "list")
-	b.want(0, "wait", b.start("true"))
+	b.want(0, "list") // the daemon is up
 	m := mark(b)
 	c := b.client()
 	defer c.Close()
-	const script = `read s; PROCSUP_SESSION=$s; export PROCSUP_SESSION
-echo begin; sleep 0.01
+	const script = `eval "$(procsup session open --bind-pid $$ --shell)"
+echo $PROCSUP_SESSION begin
 h=$(procsup start --ready output:up --ready-timeout 20s -- sh -c 'sleep 0.05; echo up; sleep 601')
 echo started; trap 'procsup cancel $h >/dev/null' EXIT
 procsup wait-ready $h; echo ready
 sleep 602`
-	for i, phase := range []string{"begin", "started", "ready", "random", "random", "random"} {
+	for _, phase := range []string{"open", "begin", "started", "ready", "random", "random", "random"} {
 		cmd := b.command()
 		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", script}
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -315,23 +310,21 @@ sleep 602`
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		name := "bound" + strconv.Itoa(i)
-		if _, err := c.OpenSession(t.Context(), wire.OpenSession{Name: name, BindPID: cmd.Process.Pid}); err != nil {
-			t.Fatal(err)
+		said := ""
+		until := map[string]string{"open": "", "random": "begin"}
+		if _, ok := until[phase]; !ok {
+			until[phase] = phase
 		}
-		fmt.Fprintln(in, name)
-		if phase == "random" {
-			moment := time.NewTimer(time.Duration(rand.IntN(150)) * time.Millisecond) // the moment is what is random, nothing is waited for
-			<-moment.C
-		} else {
-			said := ""
-			for buf := make([]byte, 64); !strings.Contains(said, phase); {
-				n, err := out.Read(buf)
-				if err != nil {
-					t.Fatalf("%s: %q, %v", phase, said, err)
-				}
-				said += string(buf[:n])
+		for buf := make([]byte, 64); !strings.Contains(said, until[phase]); {
+			n, err := out.Read(buf)
+			if err != nil {
+				t.Fatalf("%s: %q, %v", phase, said, err)
 			}
+			said += string(buf[:n])
+		}
+		if phase == "random" || phase == "open" {
+			moment := time.NewTimer(time.Duration(rand.IntN(100)) * time.Millisecond) // the moment is what is random, nothing is waited for
+			<-moment.C
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -342,6 +335,10 @@ sleep 602`
 			_ = syscall.Kill(pid, syscall.SIGKILL) // by the mark: ours alone
 		}
 		m.none(t)
+		if phase == "open" {
+			continue
+		}
+		name, _, _ := strings.Cut(said, " ")
 		for limit := time.Now().Add(long / 2); ; {
 			s, err := c.ShowSession(t.Context(), name)
 			if err != nil || time.Now().After(limit) {
@@ -351,5 +348,8 @@ sleep 602`
 				break
 			}
 		}
+	}
+	if out := b.want(0, "list"); out != "" {
+		t.Errorf("left: %s", out)
 	}
 }
