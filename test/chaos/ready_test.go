@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -61,6 +62,7 @@ func TestReadyWhileTheSupervisorIsDead(t *testing.T) {
 		"exec":   {": >up", []string{"exec:test -f up"}},
 		"all":    {`"$SELF" say READY=1; echo out; echo 42 >&9; : >up; echo 42 >&3`, []string{"fd:9", "notify", "output:out", "file:up", "fd:3"}},
 		"tcp":    {"true", []string{"tcp:" + addr}},
+		"keeper": {`"$SELF" say READY=1; echo 42 >&9`, []string{"fd:9", "notify"}}, // which was killed before
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t, shortDir(t))
@@ -73,6 +75,12 @@ func TestReadyWhileTheSupervisorIsDead(t *testing.T) {
 			hello, err := d.Hello(t.Context())
 			if err != nil {
 				t.Fatal(err)
+			}
+			if name == "keeper" {
+				d.killKeeper(t, hello)
+				if hello, err = d.Hello(t.Context()); err != nil {
+					t.Fatal(err)
+				}
 			}
 			_ = unix.Kill(hello.PID, unix.SIGSTOP)
 			open()
@@ -178,7 +186,11 @@ func TestReadyUnderRandomKills(t *testing.T) {
 			req := shell(`echo 42 >&3; "$SELF" say STATUS=up READY=1; echo out; : >"$UP"; exec sleep 600`)
 			req.Env = append(req.Env, "SELF="+os.Args[0], "GORACE=atexit_sleep_ms=0", "UP="+filepath.Join(d.dir, fmt.Sprint("up", i)))
 			req.Ready = []string{"fd:3", "notify", "output:out", "file:" + filepath.Join(d.dir, fmt.Sprint("up", i))}
+			req.Idempotency, req.Lease = fmt.Sprint("ready", i), "service"
 			a, err := d.Start(t.Context(), req)
+			for errors.Is(err, handles.ErrOutcomeUnknown) {
+				a, err = d.Start(t.Context(), req)
+			}
 			if err != nil {
 				answers <- answer{err: err}
 				return
