@@ -216,6 +216,20 @@ func TestStartAborted(t *testing.T) {
 	}
 }
 
+// One that was ready in time is left alone when that time is over.
+func TestReadyOnceIsNotAborted(t *testing.T) {
+	s := open(t, Config{})
+	ms := int64(700)
+	req := with(sh("echo up; exec sleep 600"), "output:up")
+	req.ReadyMS = &ms
+	a := mustStart(t, s, req)
+	rec := mustBeReady(t, s, a.HandleID)
+	w, err := s.Wait(t.Context(), string(a.HandleID), "", time.Until(rec.Readiness.Until)+100*time.Millisecond)
+	if err != nil || w.Status != wire.WaitTimeout {
+		t.Errorf("%+v, %v", w.Record, err)
+	}
+}
+
 // What can never hold ends the start at once.
 func TestStartDoomed(t *testing.T) {
 	s := open(t, Config{})
