@@ -34,8 +34,11 @@ type Record struct {
 	Batch        string    `json:"delivery_batch,omitempty"` // in which its end was taken
 	Scope        string    `json:"scope,omitempty"`
 	StartedAt    time.Time `json:"started_at"`
+	ReadyAt      time.Time `json:"ready_at,omitzero"` // since when it is ready, or was when it ended; not there while it is not
 	EndedAt      time.Time `json:"ended_at,omitzero"`
 	DurationMS   int64     `json:"duration_ms"` // by the monotonic clock
+
+	Readiness *Readiness `json:"readiness,omitempty"` // null where no conditions were given
 
 	Stop     *Stop   `json:"stop,omitempty"`
 	Ending   string  `json:"ending,omitempty"`   // interrupted (a person's stop), failed (any other), empty (its own)

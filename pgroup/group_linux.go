@@ -8,6 +8,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -242,8 +243,8 @@ func chdirOK(dir string) error {
 	return unix.Access(dir, unix.X_OK)
 }
 
-// stdio lists descriptors 0, 1 and 2 of the command. All others that are not
-// close-on-exec are inherited as they are.
+// stdio lists the descriptors of the command: 0, 1, 2 and Files. All others that
+// are not close-on-exec are inherited as they are.
 func stdio(c Command) ([]uintptr, func(), error) {
 	var null *os.File
 	files := make([]uintptr, 3)
@@ -257,20 +258,39 @@ func stdio(c Command) ([]uintptr, func(), error) {
 			}
 			f = null
 		}
-		fd, err := fdOf(f)
-		if err != nil {
-			return nil, nil, &StartError{Step: "stdin", Path: f.Name(), Err: unix.EBADF} // closed
+		if err := pass(f, &files[i]); err != nil {
+			return nil, nil, err
 		}
-		if fd > 2 { // such as an end of os.Pipe: programs expect to block
-			_ = unix.SetNonblock(int(fd), false)
+	}
+	for n, f := range c.Files {
+		if n < 3 || n > MaxFile {
+			return nil, nil, &StartError{Step: "descriptor", Path: strconv.Itoa(n), Err: unix.EBADF}
 		}
-		files[i] = fd
+		for len(files) <= n {
+			files = append(files, ^uintptr(0)) // closed
+		}
+		if err := pass(f, &files[n]); err != nil {
+			return nil, nil, err
+		}
 	}
 	return files, func() {
 		if null != nil {
 			null.Close()
 		}
 	}, nil
+}
+
+// pass puts the number of an open file into to, for a program to inherit.
+func pass(f *os.File, to *uintptr) error {
+	fd, err := fdOf(f)
+	if err != nil {
+		return &StartError{Step: "stdin", Path: f.Name(), Err: unix.EBADF} // closed
+	}
+	if fd > 2 { // such as an end of os.Pipe: programs expect to block
+		_ = unix.SetNonblock(int(fd), false)
+	}
+	*to = fd
+	return nil
 }
 
 // fdOf is the number of an open file. File.Fd would make it blocking, which

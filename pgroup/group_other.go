@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -60,6 +61,15 @@ func Start(c Command, cfg Config) (*Group, error) {
 		if f == nil {
 			files[i] = null
 		}
+	}
+	for n, f := range c.Files {
+		if n < 3 || n > MaxFile {
+			return nil, &StartError{Step: "descriptor", Path: strconv.Itoa(n), Err: os.ErrInvalid}
+		}
+		for len(files) <= n {
+			files = append(files, nil)
+		}
+		files[n] = f
 	}
 	g.proc, err = os.StartProcess(c.Path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: groupAttr(c)})
 	if err != nil {
@@ -205,3 +215,9 @@ func (g *Group) AfterEnd(f func()) {
 		f()
 	}()
 }
+
+// Holds knows no more than the leader here.
+func (g *Group) Holds(pid int) bool { return pid == g.pid }
+
+// HoldsCgroup is for Linux only.
+func (g *Group) HoldsCgroup(uint64) bool { return false }

@@ -66,6 +66,9 @@ type Command struct {
 	Stdin  *os.File // nil = /dev/null, for each of the three; put into blocking mode unless it is our own 0, 1 or 2
 	Stdout *os.File
 	Stderr *os.File
+	// Files are further descriptors, by their exact numbers from 3 to 255, put
+	// into blocking mode too. Numbers between them are closed in the command.
+	Files map[int]*os.File
 
 	// Session makes the command the leader of a session of its own, without
 	// a controlling terminal unless Terminal is set. Otherwise it only leads
@@ -74,6 +77,9 @@ type Command struct {
 	// Terminal makes Stdin, which must be a terminal, the controlling one.
 	Terminal bool
 }
+
+// MaxFile is the highest number in Command.Files.
+const MaxFile = 255
 
 // A Config says how the tree is held. The zero Config works.
 type Config struct {

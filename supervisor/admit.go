@@ -40,7 +40,7 @@ func check(req wire.Start) (wire.Start, error) {
 	if req.Dir == "" {
 		req.Dir = "/"
 	}
-	for _, f := range []func(wire.Start) error{checkCommand, checkNames, checkNumbers, checkWords} {
+	for _, f := range []func(wire.Start) error{checkCommand, checkNames, checkNumbers, checkWords, checkReady} {
 		if err := f(req); err != nil {
 			return req, err
 		}

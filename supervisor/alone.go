@@ -72,6 +72,7 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 	}
 	s.mu.Lock()
 	r.phase = running
+	r.takeUpReady()
 	r.rec.Error = "keeper and supervisor were both killed: its output is lost from then on, and it dies of SIGPIPE when it writes"
 	s.mu.Unlock()
 	go func() { // ends with the process
@@ -92,6 +93,7 @@ func (s *Supervisor) watchAlone(r *run, id platform.Identity) {
 		}
 		r.exits <- seen
 	}()
+	r.startReady()
 	s.owners.Add(1)
 	go r.own()             // ends with the command; Close waits for it
 	if r.spec.Foreground { // unless it was released

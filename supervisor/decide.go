@@ -18,6 +18,9 @@ type decision struct {
 	reason string
 	key    string        // of the request, so that a repeat of it knows its stop; "" = none
 	ladder pgroup.Ladder // zero: the run's own
+
+	edit    func(*handles.Record) // what it changes in the record besides; nil: nothing
+	unready bool                  // only of a run that was never ready
 }
 
 // A stop is a decision that cut a run short.
@@ -64,7 +67,7 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	if !workInFlight(r.phase, r.generation, s.fence) {
 		return r.stop, false
 	}
-	if holds(r.stop, d) || d.cause == handles.CauseOwnerGone && !r.front() {
+	if holds(r.stop, d) || d.cause == handles.CauseOwnerGone && !r.front() || d.unready && !r.rec.Readiness.FirstAt.IsZero() {
 		return r.stop, false
 	}
 	if d.ladder == (pgroup.Ladder{}) {
@@ -78,6 +81,9 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	if first {
 		r.stop, r.rec.Cause = st, d.cause
 		r.rec.Stop = &handles.Stop{ID: st.id, By: d.by, Reason: d.reason, Seq: st.seq}
+	}
+	if d.edit != nil {
+		d.edit(&r.rec)
 	}
 	row := map[string]any{"id": st.id, "kind": d.kind, "by": d.by, "cuts": r.id, "reason": d.reason, "cause": d.cause}
 	if d.key != "" {

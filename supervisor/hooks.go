@@ -24,6 +24,9 @@ import "procsup/handles"
 //	ended        the ended row is durable
 //	reaped       the leader's number is free
 //	settled      the keeper holds nothing of it any more
+//
+// Of readiness: ready and not_ready, durable and not told yet, and heard, a
+// datagram that is durable and still in its queue.
 type Hooks struct {
 	At func(point string, id handles.ID)
 	// Retained is called after each look for what is too old.

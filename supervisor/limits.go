@@ -40,11 +40,12 @@ func readLimits(cfg Config) limits {
 
 // cost is how many descriptors a handle takes for as long as it lives.
 func (l limits) cost(spec wire.Start) int {
+	n := fdsPerRun + newReadying(spec).extra()
 	level, _ := pgroup.ParseLevel(spec.Containment) // checked at admission
 	if l.cgroup && (level == pgroup.Auto || level == pgroup.Cgroup) {
-		return fdsPerRun + 1
+		n++
 	}
-	return fdsPerRun
+	return n
 }
 
 // admit refuses a start that would eat into the reserve.

@@ -72,6 +72,9 @@ func (s *Supervisor) rebuild(row journal.Run) (*run, error) {
 	r := newRun(s, handles.ID(row.ID), spec, sess)
 	r.rec, r.created, r.durable = *rec, row.Created, true
 	r.told = true // the events of another supervisor's time are gone
+	if r.ready != nil && (rec.Readiness == nil || len(rec.Readiness.Conditions) != len(r.ready.conds)) {
+		r.rec.Readiness = r.ready.begin(spec) // of a damaged row
+	}
 	r.drop = rec.Cause == handles.CauseSession || rec.Cause == handles.CauseShutdown && sess.closed()
 	if rec.Stop != nil { // decided before the crash: it goes on
 		r.stop = &stop{
@@ -138,20 +141,29 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) error {
 		s.lose(r, fmt.Sprintf("its process could not be taken up: %v (end known: %v)", err, k.Exit != nil))
 		return nil
 	}
+	s.ownAgain(r, k)
+	return nil
+}
+
+// ownAgain goes on with a run whose output and group are taken up.
+func (s *Supervisor) ownAgain(r *run, k keeper.Run) {
 	s.mu.Lock()
 	var commit *journal.Commit
 	if r.rec.PID == 0 { // the supervisor died between spawn and row
 		r.rec.PID, r.rec.GroupID, r.rec.Status = k.PID, k.PID, handles.Running
 		r.rec.ExecIdentity = &handles.Exec{BootID: platform.BootID(), PID: k.PID, StartTicks: k.StartTicks}
 		r.rec.Containment = string(r.group.Containment())
+		r.setReadyLimit()
 		commit = s.write(r, "spawned", nil)
 	}
+	r.takeUpReady()
 	r.phase = running
 	s.mu.Unlock()
 	s.watchOwner(r)
 	if r.log != nil {
 		s.watchMatches(r)
 	}
+	r.startReady()
 	if commit != nil {
 		if err := commit.Wait(); err != nil {
 			s.log.Error("record spawn", "id", r.id, "err", err)
@@ -159,7 +171,6 @@ func (s *Supervisor) takeUp(r *run, k keeper.Run) error {
 	}
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
-	return nil
 }
 
 // mustTakeUp is takeUp after the recovery, when there is room for a new run too.
@@ -204,9 +215,12 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 			err = errors.Join(err, r.log.Attach(src, pipes[i]))
 		}
 	}
-	if len(pipes) > len(sources) {
-		r.keepStdin(pipes[len(sources)])
+	pipes = pipes[min(len(sources), len(pipes)):]
+	if r.spec.Stdin == "pipe" && len(pipes) > 0 {
+		r.keepStdin(pipes[0])
+		pipes = pipes[1:]
 	}
+	r.ready.takeUp(pipes)
 	return err
 }
 
@@ -247,6 +261,7 @@ func (s *Supervisor) interrupted(r *run) {
 }
 
 func (s *Supervisor) endUnowned(r *run, status handles.Status, why string) {
+	r.ready.closeFiles()
 	if r.log != nil {
 		r.log.Close()
 	}

@@ -48,6 +48,7 @@ type run struct {
 
 	log   *capture.Log
 	group *pgroup.Group // nil before the spawn; set before own begins
+	ready *readying     // nil: no conditions
 	exits chan exitSeen // of an adopted command, from the keeper; nil: our own child
 
 	kick   chan struct{} // a stop was decided
@@ -95,7 +96,7 @@ func newRun(s *Supervisor, id handles.ID, spec wire.Start, sess *session) *run {
 		n = wire.EventRing
 	}
 	return &run{
-		s: s, id: id, spec: spec, sess: sess, events: handles.NewRing[wire.Event](n), generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
+		s: s, id: id, spec: spec, sess: sess, ready: newReadying(spec), events: handles.NewRing[wire.Event](n), generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
 		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), marked: make(chan struct{}), bell: make(chan struct{}),
 	}
 }
@@ -157,6 +158,7 @@ func (r *run) own() {
 	if r.s.life.Err() != nil {
 		return // this process goes away; its successor takes the run up
 	}
+	r.endReady()
 	r.settle(report, stopped, complete)
 }
 
@@ -220,6 +222,7 @@ func (r *run) attend() (rep pgroup.Report, stopped bool) {
 func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 	s := r.s
 	s.hook("settle", r)
+	last := r.lastOutput()
 	if r.log != nil {
 		r.log.Close()
 	}
@@ -239,6 +242,7 @@ func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 	if r.log != nil {
 		r.rec.Output = r.output(complete)
 	}
+	r.neverReady(last)
 	r.rec.Events = r.counted()
 	commit := s.write(r, "ended", map[string]any{"observed_seq": r.seq})
 	s.mu.Unlock()

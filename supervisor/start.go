@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
-	"procsup/capture"
 	"procsup/handles"
 	"procsup/pgroup"
 	"procsup/platform"
@@ -100,6 +98,7 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 		Status: handles.Starting, Liveness: string(platform.Unverifiable), Lease: spec.Lease, Lifetime: "session",
 		Delivery: handles.DeliveryNone, StartedAt: time.Now().UTC(), Cleanup: outcome.NoCleanup(),
 	}
+	r.rec.Readiness = r.ready.begin(spec)
 	switch {
 	case spec.Foreground:
 		r.rec.Kind, r.rec.Lifetime, r.rec.Lease = kindRun, "scope", ""
@@ -178,6 +177,7 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	r.event(wire.Event{Kind: wire.EventStarted, Status: handles.Running})
 	s.watchOwner(r)
 	s.watchMatches(r)
+	r.startReady()
 	s.owners.Add(1)
 	go r.own() // ends with the command; Close waits for it
 	s.settleHeap()
@@ -186,111 +186,6 @@ func (s *Supervisor) launch(r *run, admitted *journal.Commit) error {
 	}
 	s.hook("recorded", r)
 	return nil
-}
-
-// A plumbing is the files of a run before the spawn.
-type plumbing struct {
-	child [3]*os.File // the command's 0, 1, 2
-	null  *os.File    // the supervisor's, which stays open
-	ours  []*os.File  // for the keeper: read ends of the pipes, then the write end of stdin
-}
-
-func (p *plumbing) closeChild() {
-	for i, f := range p.child {
-		if f != nil && f != p.null && !(i == 2 && f == p.child[1]) {
-			f.Close()
-		}
-	}
-}
-
-// prepare makes the spools and pipes and registers them with the keeper.
-func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
-	name := r.spec.Command[0]
-	fail := func(step, path string, err error) (*plumbing, *outcome.Failure) {
-		return nil, outcome.Fail(outcome.ExitProcsup, step, err, path, "start %s: %s %s: %v", name, step, path, err)
-	}
-	log, err := capture.Open(s.captureConfig(r))
-	if err != nil {
-		return fail("capture", s.dir(r.id), err)
-	}
-	s.mu.Lock() // others read the run's state while it starts
-	r.log = log
-	r.ring() // for who wants to read it
-	s.mu.Unlock()
-	p = &plumbing{null: s.null}
-	made := p
-	defer func() {
-		if f != nil { // at the limit of descriptors nobody should wait for a finalizer
-			closeAll(made.ours)
-		}
-	}()
-	sources := r.sources()
-	for _, src := range sources {
-		ours, theirs, err := platform.Pipe()
-		if err != nil {
-			p.closeChild()
-			return fail("pipe", src.String(), err)
-		}
-		p.child[1+int(src)] = theirs
-		p.ours = append(p.ours, ours)
-	}
-	if r.spec.Merge {
-		p.child[2] = p.child[1]
-	}
-	if err := s.openStdin(r, p); err != nil {
-		p.closeChild()
-		return fail("stdin", r.spec.Stdin, err)
-	}
-	s.hook("piped", r)
-	if s.cfg.Keeper != nil {
-		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
-			p.closeChild()
-			return fail("register", "with the keeper", err)
-		}
-	}
-	s.hook("registered", r)
-	for i, src := range sources {
-		if err := r.log.Attach(src, p.ours[i]); err != nil {
-			p.closeChild()
-			return fail("capture", src.String(), err)
-		}
-	}
-	s.hook("prepared", r)
-	return p, nil
-}
-
-// sources are the streams of a run, in the order of its pipes; after them comes
-// stdin.
-func (r *run) sources() []capture.Source {
-	if r.spec.Merge {
-		return []capture.Source{capture.Stdout}
-	}
-	return []capture.Source{capture.Stdout, capture.Stderr}
-}
-
-func (s *Supervisor) captureConfig(r *run) capture.Config {
-	return capture.Config{Dir: s.dir(r.id), MaxOutput: r.spec.MaxOutput, Grown: s.grow, Quota: s.quota, Published: r.captured}
-}
-
-func drainingError() error {
-	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
-}
-
-func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
-	switch r.spec.Stdin {
-	case "", "null":
-		p.child[0] = s.null
-	case "pipe":
-		var theirs, ours *os.File
-		if theirs, ours, err = os.Pipe(); err != nil {
-			return err
-		}
-		p.child[0], p.ours = theirs, append(p.ours, ours)
-		r.keepStdin(ours)
-	default:
-		p.child[0], err = os.Open(r.spec.Stdin)
-	}
-	return err
 }
 
 // spawn starts the command unless a stop came first.
@@ -307,8 +202,8 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 		return &outcome.Failure{} // the stop is the ending
 	}
 	cmd := pgroup.Command{
-		Path: path, Args: r.spec.Command, Env: r.spec.Env, Dir: r.spec.Dir,
-		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Session: true,
+		Path: path, Args: r.spec.Command, Env: r.ready.environ(r.spec), Dir: r.spec.Dir,
+		Stdin: p.child[0], Stdout: p.child[1], Stderr: p.child[2], Files: p.further(), Session: true,
 	}
 	level, _ := pgroup.ParseLevel(r.spec.Containment) // checked at admission
 	var g *pgroup.Group
@@ -340,6 +235,7 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 	r.rec.Containment = string(g.Containment())
 	r.rec.ExecIdentity = &handles.Exec{BootID: id.BootID, PID: id.PID, StartTicks: id.StartTicks}
 	r.rec.Liveness = string(platform.Live)
+	r.setReadyLimit()
 	return nil
 }
 
@@ -349,6 +245,7 @@ func (s *Supervisor) notStarted(r *run, f *outcome.Failure) {
 		r.log.Close()
 	}
 	r.closeStdin()
+	r.ready.closeFiles()
 	s.mu.Lock()
 	r.rec.EndedAt, r.rec.Liveness = time.Now().UTC(), string(platform.Exited)
 	if r.stop != nil {

@@ -22,6 +22,7 @@ import (
 	"procsup/platform"
 	"procsup/supervisor/journal"
 	"procsup/supervisor/keeper"
+	"procsup/supervisor/ready"
 )
 
 // A Config says where a Supervisor keeps its state and what it may use. Dir
@@ -72,6 +73,7 @@ type Supervisor struct {
 	grow    *capture.Grow
 	quota   *capture.Quota
 	limits  limits
+	files   *ready.Files // one watcher for all runs
 	started time.Time
 
 	fence     int            // generation of this supervisor, from 1
@@ -114,7 +116,7 @@ type nameKey struct{ session, name string }
 func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	cfg = cfg.withDefaults()
 	s := &Supervisor{
-		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8),
+		cfg: cfg, log: cfg.Log, started: time.Now(), grow: capture.NewGrow(8), files: ready.NewFiles(),
 		runs: map[handles.ID]*run{}, names: map[nameKey]*run{}, keys: map[string]*run{},
 		sessions: map[string]*session{}, readers: map[handles.Exec]bool{},
 	}
@@ -241,6 +243,7 @@ func (s *Supervisor) Close() error {
 	if s.cfg.Keeper == nil {
 		s.owners.Wait()
 	} // with a keeper an owner in the middle of a ladder is cut short, as by a crash
+	s.files.Close()
 	s.mu.Lock()
 	if len(s.runs)+s.owed == 0 {
 		s.journal.SetReserve(0) // kept over Close

@@ -9,7 +9,7 @@ import (
 
 // ownArguments are the verbs whose arguments are somebody else's command line:
 // there flags end at the first word.
-var ownArguments = []string{"run", "start", "daemon", "lint"}
+var ownArguments = []string{"run", "start", "with", "await", "daemon", "lint"}
 
 // flagsFirst lets flags of a verb come behind its arguments, as in
 // `procsup wait H --timeout 1s`, which the package does not do by itself.

@@ -197,8 +197,11 @@ func handleExit(r *handles.Record) (code int, say string) {
 		}
 		return exitProcsup, say
 	case handles.Killed:
-		if r.Cause == handles.CauseDeadline || r.Cause == handles.CauseNoOutput {
+		switch r.Cause {
+		case handles.CauseDeadline, handles.CauseNoOutput:
 			return exitDeadline, ""
+		case handles.CauseAborted:
+			return exitNoMatch, r.Error
 		}
 	}
 	switch {

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"os"
-	"syscall"
-
-	"github.com/urfave/cli/v2"
-)
+import "github.com/urfave/cli/v2"
 
 const daemonHelp = `Becomes procsupd, the daemon, in front: for service managers and containers.
 Verbs that need a daemon start one by themselves. All flags are procsupd's;
@@ -22,12 +17,7 @@ func daemonCommand() *cli.Command {
 		Name: "daemon", Usage: "run, replace, stop or look for the daemon", ArgsUsage: "[flags of procsupd]",
 		Description: daemonHelp, SkipFlagParsing: true, HideHelp: true, HideHelpCommand: true,
 		Action: func(c *cli.Context) error {
-			exe, err := findDaemon()
-			if err != nil {
-				return &exitError{code: exitNoDaemon, msg: "daemon: " + err.Error()}
-			}
-			argv := append([]string{exe}, c.Args().Slice()...)
-			return unusable("daemon: %s: %v", exe, syscall.Exec(exe, argv, os.Environ()))
+			return execDaemon("daemon", c.Args().Slice()...)
 		},
 	}
 }

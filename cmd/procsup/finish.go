@@ -76,6 +76,9 @@ func (j *job) mirror(end pgroup.End) error {
 	if j.stop != nil && (j.stop.cause == handles.CauseDeadline || j.stop.cause == handles.CauseNoOutput) {
 		return &exitError{code: exitDeadline}
 	}
+	if j.stop != nil && j.stop.cause == handles.CauseScope {
+		return &exitError{code: exitNoMatch}
+	}
 	if end.Signal == 0 {
 		return &exitError{code: end.Code}
 	}
@@ -94,7 +97,7 @@ func (j *job) tell(complete, passedOn bool) {
 		s := "stopped by " + j.stop.reason
 		if j.stop.by == "host" {
 			s = j.stop.reason + " is over"
-			if j.stop.cause == handles.CauseNoOutput {
+			if j.stop.cause == handles.CauseNoOutput || j.stop.cause == handles.CauseScope {
 				s = j.stop.reason
 			}
 		}

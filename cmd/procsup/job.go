@@ -200,6 +200,8 @@ func (j *job) supervise() {
 				continue
 			}
 			j.decide(handles.CauseNoOutput, "host", "no output for "+j.opt.noOutput.String(), 0)
+		case why := <-j.opt.outside:
+			j.decide(handles.CauseScope, "host", why, 0)
 		case rep := <-j.settled:
 			j.report, j.hasResult = rep, true
 		}

@@ -146,7 +146,7 @@ func TestLintBadInput(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(alone, "procsup"), "lint", bad)
 	cmd.Env = append(b.env, "PATH=/usr/bin:/bin")
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != exitProcsup || !strings.Contains(string(out), daemonName) {
+	if code := cmd.ProcessState.ExitCode(); code != exitNoDaemon || !strings.Contains(string(out), daemonName) {
 		t.Errorf("without procsupd: exit %d, %s", code, out)
 	}
 }

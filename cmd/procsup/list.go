@@ -73,10 +73,18 @@ func writeHandles(w io.Writer, l *wire.List) error {
 		if h.ExitCode != nil {
 			exit = strconv.Itoa(*h.ExitCode)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.HandleID, dash(h.Name), h.SessionID, painted(paint, h.Status), dash(exit),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.HandleID, dash(h.Name), h.SessionID, painted(paint, h.Status)+howReady(h), dash(exit),
 			people(time.Duration(h.DurationMS)*time.Millisecond), plain(h.Descriptor, 60))
 	}
 	return t.Flush()
+}
+
+// howReady is, of a run with conditions, how far it is.
+func howReady(h *handles.Record) string {
+	if h.Readiness == nil || h.Status != handles.Running {
+		return ""
+	}
+	return ", " + h.Readiness.State
 }
 
 func dash(s string) string {

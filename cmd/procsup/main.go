@@ -27,7 +27,7 @@ func main() {
 		os.Exit(guardMain(os.Args[2:]))
 	}
 	var signals *caught
-	if len(os.Args) > 1 && os.Args[1] == "run" {
+	if len(os.Args) > 1 && (os.Args[1] == "run" || os.Args[1] == "with") {
 		signals = catchEarly()
 	}
 	app := newApp(os.Stdout, os.Stderr, signals)
@@ -97,7 +97,7 @@ func newApp(out, errOut io.Writer, signals *caught) *cli.App {
 		CommandNotFound: func(c *cli.Context, name string) {
 			end(usagef("unknown verb %q; see procsup --help", name))
 		},
-		Commands: append([]*cli.Command{runCommand(signals), doctorCommand(), versionCommand(), manCommand(), completionCommand()}, daemonVerbs()...),
+		Commands: append([]*cli.Command{runCommand(signals), doctorCommand(), versionCommand(), manCommand(), completionCommand()}, daemonVerbs(signals)...),
 	}
 }
 

@@ -28,13 +28,13 @@ func mcpCommand() *cli.Command {
 			if c.NArg() > 0 {
 				return usagef("mcp: unexpected argument %q; see procsup mcp --help", c.Args().First())
 			}
-			var args []string
+			args := []string{"mcp"}
 			for _, name := range []string{"socket", "state", "http"} {
 				if c.IsSet(name) {
 					args = append(args, "--"+name+"="+c.String(name))
 				}
 			}
-			return execDaemon("mcp", args)
+			return execDaemon("mcp", args...)
 		},
 	}
 }

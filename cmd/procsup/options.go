@@ -36,6 +36,8 @@ type options struct {
 	events             int // 0: none are made
 	eventsTo           string
 	argv               []string
+
+	outside chan string // why something else ends it; nil: nothing does
 }
 
 func parseRun(c *cli.Context) (*options, error) {

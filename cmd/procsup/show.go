@@ -91,6 +91,7 @@ func writeRecord(w io.Writer, r *handles.Record) error {
 	if !r.EndedAt.IsZero() {
 		row("ended", r.EndedAt.Local().Format(time.DateTime))
 	}
+	readyRows(row, r)
 	row("took", people(time.Duration(r.DurationMS)*time.Millisecond))
 	if s := r.Stop; s != nil {
 		row("stopped by", plain(fmt.Sprintf("%s: %s (%s)", s.By, s.Reason, s.Answer), 0))
@@ -109,6 +110,33 @@ func writeRecord(w io.Writer, r *handles.Record) error {
 		return unusable("show: write: %v", err)
 	}
 	return nil
+}
+
+// readyRows say how far a run is that was started with conditions.
+func readyRows(row func(string, any), r *handles.Record) {
+	v := r.Readiness
+	if v == nil {
+		return
+	}
+	state := v.State
+	if !r.ReadyAt.IsZero() {
+		state += " since " + r.ReadyAt.Local().Format(time.DateTime)
+	}
+	row("readiness", state)
+	row("says", plain(v.Status, 0))
+	for _, c := range v.Conditions {
+		text := c.Condition + ": waiting"
+		switch {
+		case c.Why != "":
+			text = c.Condition + ": " + c.Why
+		case !c.HeldAt.IsZero():
+			text = c.Condition + ": held"
+			if c.Text != "" {
+				text += " (" + c.Text + ")"
+			}
+		}
+		row("condition", plain(text, 0))
+	}
 }
 
 func streamRow(row func(string, any), name string, s *handles.StreamOutput) {

@@ -24,6 +24,14 @@ session ends: not with the caller, the terminal or the daemon's supervisor.
 
 Every verb takes the id, a unique prefix of it, or the --name.
 
+--ready CONDITION says when it is ready; procsup wait-ready waits for that. One that
+is not ready within --ready-timeout is ended as start_aborted. Conditions:
+   output:TEXT          TEXT was written, as wait-output has it
+   notify               it sent READY=1, sd_notify(3); NOTIFY_SOCKET is set for it
+   fd:N                 it wrote a line to descriptor N (s6, Xvfb -displayfd N)
+   tcp:HOST:PORT  unix:PATH|@NAME  http:URL[=STATUS]  file:PATH  exec:CMD
+                        as in procsup await; relative paths are from its directory
+
 Exit codes: 0 started (with --background-after: or ended well) · 126 cannot be
 executed · 127 not found · 64 usage · 69 no daemon · 73 refused · 125 procsup
 itself. With --background-after, the command's own code if it ended in time.
@@ -33,10 +41,17 @@ Examples:
    procsup start --name db --lease service -- postgres -D data
    procsup start --deadline 10m --max-output 100M -- ./soak-test.sh
    procsup start --background-after 5s --json -- make | jq -r .status
+   procsup start --name web --ready tcp:localhost:8080 --ready-timeout 10s -- ./server
+   procsup start --ready notify -- redis-server --supervised systemd
    h=$(procsup start --stdin pipe -- python3 -i); echo 'print(6*7)' | procsup send $h`
 
 func startCommand() *cli.Command {
-	cmd := verb("start", "start a command in the background and print its handle id", "[--] CMD [ARG…]", startHelp, doStart,
+	return verb("start", "start a command in the background and print its handle id", "[--] CMD [ARG…]", startHelp, doStart, startFlags()...)
+}
+
+// startFlags are those of every verb that starts a command under the daemon.
+func startFlags() []cli.Flag {
+	return []cli.Flag{
 		&cli.StringFlag{Name: "name", Usage: "`NAME` for the handle, unique among the live ones of its session"},
 		&cli.StringFlag{Name: "kind", Usage: "`command`, test or build"},
 		&cli.StringFlag{Name: "lease", Usage: "`awaited`: its end is owed to the session; service: it is not (default: service in the default session)"},
@@ -58,8 +73,10 @@ func startCommand() *cli.Command {
 		&cli.StringSliceFlag{Name: "notify-match", Usage: "a notice when the output has the text `PATTERN` for the first time (repeatable)"},
 		&cli.IntFlag{Name: "events", Usage: "keep `N` events for a slow receiver of procsup events (default: 1024)"},
 		&cli.StringFlag{Name: "idempotency-key", Usage: "a second start with the same `KEY` gives the first answer again"},
-	)
-	return cmd
+		&cli.StringSliceFlag{Name: "ready", Usage: "it is ready when `CONDITION` holds (repeatable: all have to)"},
+		&cli.StringFlag{Name: "ready-timeout", Usage: "end it if it is not ready within `D` (default: 90s; 0 = never)"},
+		&cli.StringFlag{Name: "watchdog", Usage: "with --ready notify: WATCHDOG_USEC for it; end it when it does not say WATCHDOG=1 for `D`"},
+	}
 }
 
 func doStart(c *cli.Context, r *remote) error {
@@ -97,11 +114,16 @@ func doStart(c *cli.Context, r *remote) error {
 
 // parseStart checks everything before anything happens.
 func parseStart(c *cli.Context, session string) (*wire.Start, error) {
+	return parseStartOf(c, session, c.Args().Slice())
+}
+
+func parseStartOf(c *cli.Context, session string, argv []string) (*wire.Start, error) {
 	req := &wire.Start{
-		Command: c.Args().Slice(), Session: session, Name: c.String("name"), Tag: c.String("kind"), Lease: c.String("lease"),
+		Command: argv, Session: session, Name: c.String("name"), Tag: c.String("kind"), Lease: c.String("lease"),
 		StopSignal: c.String("stop-signal"), Leftover: c.String("leftover"), Containment: c.String("containment"),
 		Scope: c.String("scope"), NotifyMatch: c.StringSlice("notify-match"),
 		Merge: c.Bool("merge"), NoStoreEnv: c.Bool("no-store-env"), Idempotency: c.String("idempotency-key"),
+		Ready: c.StringSlice("ready"),
 	}
 	if len(req.Command) == 0 {
 		return nil, usagef("start: no command given; try: procsup start -- CMD [ARG…]")
@@ -121,7 +143,7 @@ func startTimes(c *cli.Context, req *wire.Start) (err error) {
 	for _, f := range []struct {
 		name string
 		to   *int64
-	}{{"deadline", &req.DeadlineMS}, {"no-output-timeout", &req.NoOutputMS}} {
+	}{{"deadline", &req.DeadlineMS}, {"no-output-timeout", &req.NoOutputMS}, {"watchdog", &req.WatchdogMS}} {
 		ms, err := millisFlag(c, f.name)
 		if err != nil {
 			return err
@@ -131,6 +153,9 @@ func startTimes(c *cli.Context, req *wire.Start) (err error) {
 		}
 	}
 	if req.GraceMS, err = millisFlag(c, "grace"); err != nil {
+		return err
+	}
+	if req.ReadyMS, err = millisFlag(c, "ready-timeout"); err != nil {
 		return err
 	}
 	req.BackgroundMS, err = millisFlag(c, "background-after")

@@ -44,7 +44,7 @@ func TestFlagsFirst(t *testing.T) {
 
 // Every verb has a help with examples.
 func TestVerbsHaveExamples(t *testing.T) {
-	for _, c := range daemonVerbs() {
+	for _, c := range daemonVerbs(nil) {
 		if _, after, ok := strings.Cut(c.Description, "Examples:"); !ok || !strings.Contains(after, "procsup "+c.Name) {
 			t.Errorf("%s: no example in its help", c.Name)
 		}

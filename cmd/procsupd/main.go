@@ -51,6 +51,9 @@ func main() {
 		vetMain()
 	}
 	run := daemonMain
+	if len(args) > 0 && args[0] == awaitVerb {
+		os.Exit(awaitMain(args[1:]))
+	}
 	if len(args) > 0 && args[0] == supervisorVerb {
 		args, run = args[1:], supervisorMain
 	}

@@ -70,6 +70,7 @@ func TestCurlDoesEverything(t *testing.T) {
 	has("list", curl(wire.PathHandles, "", "?live=true"), h)
 	has("send", curl(wire.PathStdin, h, "", "--data-binary", "bytes\n"), `"running"`)
 	has("wait-output", curl(wire.PathWaitOutput, h, "", "-d", `{"pattern":"got bytes"}`), `"matched"`)
+	has("wait-ready", curl(wire.PathWaitReady, start("echo up; exec sleep 100", `,"ready":["output:up"]`), ""), `"ready"`)
 	has("output", curl(wire.PathOutput, h, ""), "got bytes\n")
 	has("index", curl(wire.PathIndex, h, ""), `"source":"stdout"`)
 	has("close", curl(wire.PathStdin, h, "?close=true", "-X", "POST"), h)

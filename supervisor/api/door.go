@@ -28,6 +28,7 @@ type Backend interface {
 	Start(ctx context.Context, req wire.Start) (*wire.Started, error)
 	Wait(ctx context.Context, ref, session string, timeout time.Duration) (*wire.Waited, error)
 	WaitOutput(ctx context.Context, ref, session string, req wire.WaitOutput) (*wire.OutputWaited, error)
+	WaitReady(ctx context.Context, ref, session string, timeout time.Duration) (*wire.ReadyWaited, error)
 	Cancel(ctx context.Context, ref, session string, req wire.Cancel) (*wire.Cancelled, error)
 	Restart(ctx context.Context, ref, session string, req wire.Cancel) (*wire.Started, error)
 	Signal(ctx context.Context, ref, session string, req wire.Signal) (*handles.Record, error)

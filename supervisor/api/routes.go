@@ -178,6 +178,17 @@ func (d *Door) waits(a huma.API) {
 			}
 			return answer(s.Wait(ctx, in.H, in.Session, time.Duration(in.TimeoutMS)*time.Millisecond))
 		})
+	huma.Register(a, get(a, wire.PathWaitReady, "wait_ready", "Answer when a run is ready, or has ended; cancels nothing"),
+		func(ctx context.Context, in *struct {
+			Ref
+			TimeoutMS int64 `query:"timeout_ms" doc:"0 = wait for ever; negative = do not wait"`
+		}) (*reply[wire.ReadyWaited], error) {
+			s, err := d.server()
+			if err != nil {
+				return nil, err
+			}
+			return answer(s.WaitReady(ctx, in.H, in.Session, time.Duration(in.TimeoutMS)*time.Millisecond))
+		})
 	huma.Register(a, post(a, wire.PathWaitOutput, "wait_output", "Answer when a pattern was written, or the run has ended without"),
 		func(ctx context.Context, in *struct {
 			Ref

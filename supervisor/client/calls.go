@@ -50,6 +50,11 @@ func speakable(req wire.Start) error {
 			return &handles.Error{Code: handles.CodeInvalid, ID: "env", Message: fmt.Sprintf("the value of %.80q is not UTF-8, which this API cannot carry", name), Hint: "unset it, or use --env-mode minimal"}
 		}
 	}
+	for i, c := range req.Ready {
+		if !utf8.ValidString(c) {
+			return &handles.Error{Code: handles.CodeInvalid, ID: "ready", Message: fmt.Sprintf("condition %d is not UTF-8, which this API cannot carry", i)}
+		}
+	}
 	if !utf8.ValidString(req.Dir) || !utf8.ValidString(req.Stdin) {
 		return &handles.Error{Code: handles.CodeInvalid, ID: "dir", Message: "the path of the directory or of stdin is not UTF-8, which this API cannot carry"}
 	}
@@ -72,6 +77,21 @@ func (c *Client) Wait(ctx context.Context, ref string, timeout time.Duration) (*
 	}
 	left := countdown(timeout)
 	w := &wire.Waited{}
+	err = c.do(ctx, freely, func() request {
+		return request{method: "GET", target: path.with("timeout_ms", left()).String()}
+	}, w)
+	return w, err
+}
+
+// WaitReady waits for a run to be ready, across restarts of the daemon. A negative
+// timeout does not wait at all, 0 waits for ever.
+func (c *Client) WaitReady(ctx context.Context, ref string, timeout time.Duration) (*wire.ReadyWaited, error) {
+	path, err := c.path(wire.PathWaitReady, ref)
+	if err != nil {
+		return nil, err
+	}
+	left := countdown(timeout)
+	w := &wire.ReadyWaited{}
 	err = c.do(ctx, freely, func() request {
 		return request{method: "GET", target: path.with("timeout_ms", left()).String()}
 	}, w)

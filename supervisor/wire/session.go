@@ -147,6 +147,8 @@ const (
 	NoticeFinished   = "handle_finished"   //
 	NoticeReady      = "completions_ready" // Count ends are owed: a hint, once an idle period
 	NoticeMatched    = "output_matched"    //
+	NoticeIsReady    = "handle_ready"      // all its conditions hold
+	NoticeNotReady   = "handle_not_ready"  // it was ready and said that it reloads or stops; Why
 	NoticeLagged     = "lagged"            // Count notices were missed
 	NoticeClosed     = "closed"            // the last line of a closed session
 )
@@ -202,7 +204,9 @@ type ScopeReport struct {
 // Kinds of events.
 const (
 	EventStarted  = "started"
-	EventOutput   = "output" // bytes From to To of Source can be read
+	EventOutput   = "output"    // bytes From to To of Source can be read
+	EventReady    = "ready"     // all conditions hold
+	EventNotReady = "not_ready" // it was ready and said that it reloads or stops
 	EventStopping = "stopping"
 	EventEnded    = "ended"
 	EventOverflow = "overflow" // Dropped events are missing here

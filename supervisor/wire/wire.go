@@ -80,6 +80,11 @@ type Start struct {
 	Events      int           `json:"events,omitempty"`       // kept for a slow receiver; 0 = 1024
 	NotifyMatch []string      `json:"notify_match,omitempty"` // literal patterns; a notice when each is first written
 	Inline      bool          `json:"inline,omitempty"`       // foreground: head and tail of the output in the record
+	// Ready are the conditions that all have to hold for the run to be ready, see
+	// package ready. It is ended when they do not in time.
+	Ready      []string `json:"ready,omitempty"`
+	ReadyMS    *int64   `json:"ready_timeout_ms,omitempty"` // null = 90 s, 0 = none
+	WatchdogMS int64    `json:"watchdog_ms,omitempty"`      // with notify: WATCHDOG_USEC for the command; 0 = none
 }
 
 // Started answers a start: the envelope of design.md §7.

@@ -22,7 +22,7 @@ import (
 func play(part string, args []string) int {
 	parts := map[string]func([]string) error{
 		"writer": writer, "pump": pump, "library": library, "tree": tree, "member": member,
-		"bare": bareDaemon, "ready": ready, "seq": sequence, "ticks": ticks,
+		"bare": bareDaemon, "ready": ready, "beready": beReady, "seq": sequence, "ticks": ticks,
 	}
 	if err := parts[part](args); err != nil {
 		fmt.Fprintln(os.Stderr, "bench", part+":", err)

@@ -3,7 +3,7 @@
 //
 //	go run ./test/bench [-n N] [-mb MIB] [-idle N] [-records N] [-kills N] [ITEM|all]
 //
-// An item is wrap, spawn, capture, wake, kill, scale, crash or mcp.
+// An item is wrap, spawn, capture, wake, kill, scale, crash, mcp or ready.
 //
 // Rows are measured in turn, round after round, so that a noisy machine hits
 // all alike. Compare ratios within one run. It asserts nothing about time.
@@ -48,15 +48,15 @@ func main() {
 
 func run(what string) error {
 	items := map[string]func(*lab) error{
-		"wrap": wrap, "spawn": spawnItem, "capture": captureItem, "wake": wake, "kill": kill, "scale": scale, "crash": crash, "mcp": mcpItem,
+		"wrap": wrap, "spawn": spawnItem, "capture": captureItem, "wake": wake, "kill": kill, "scale": scale, "crash": crash, "mcp": mcpItem, "ready": readyItem,
 	}
 	names := []string{what}
 	if what == "" || what == "all" {
-		names = []string{"wrap", "spawn", "capture", "wake", "kill", "scale", "crash", "mcp"}
+		names = []string{"wrap", "spawn", "capture", "wake", "kill", "scale", "crash", "mcp", "ready"}
 	}
 	for _, name := range names {
 		if items[name] == nil {
-			return fmt.Errorf("no item %q: wrap, spawn, capture, wake, kill, scale, crash, mcp or all", name)
+			return fmt.Errorf("no item %q: wrap, spawn, capture, wake, kill, scale, crash, mcp, ready or all", name)
 		}
 	}
 	// Orphans, a guard for example, come to us and are accounted for.
@@ -83,6 +83,7 @@ type lab struct {
 	dir                     string
 	self, procsup, procsupd string
 	empty, gowrap, goclient string
+	env                     []string // of ready: with a daemon of its own
 }
 
 // newLab builds the programs into a folder that other users can read.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"procsup/test/nest"
+	"procsup/test/say"
 )
 
 var rounds = flag.Int("rounds", 5, "`kills` of each kind")
@@ -26,6 +27,9 @@ var rounds = flag.Int("rounds", 5, "`kills` of each kind")
 var procsup, procsupd string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "say" {
+		os.Exit(say.Main(os.Args[2:]))
+	}
 	flag.Parse()
 	os.Exit(mainCode(m))
 }

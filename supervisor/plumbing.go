@@ -1,0 +1,142 @@
+package supervisor
+
+import (
+	"os"
+	"strings"
+
+	"procsup/capture"
+	"procsup/handles"
+	"procsup/platform"
+	"procsup/supervisor/outcome"
+)
+
+// A plumbing is the files of a run before the spawn.
+type plumbing struct {
+	child [3]*os.File // the command's 0, 1, 2
+	null  *os.File    // the supervisor's, which stays open
+	more  []numbered  // and further ones of the command
+	// ours is for the keeper: read ends of the pipes, the write end of stdin, the
+	// notify socket, the read ends of fd:N. reattach knows them by this order.
+	ours []*os.File
+}
+
+func (p *plumbing) closeChild() {
+	for i, f := range p.child {
+		if f != nil && f != p.null && !(i == 2 && f == p.child[1]) {
+			f.Close()
+		}
+	}
+	for _, m := range p.more {
+		m.file.Close()
+	}
+}
+
+// A numbered is a descriptor that the command gets under a number of its own.
+type numbered struct {
+	n    int
+	file *os.File
+}
+
+// further are those beyond 2, as pgroup takes them.
+func (p *plumbing) further() map[int]*os.File {
+	files := map[int]*os.File{}
+	for _, m := range p.more {
+		files[m.n] = m.file
+	}
+	return files
+}
+
+// prepare makes the spools and pipes and registers them with the keeper.
+func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
+	name := r.spec.Command[0]
+	fail := func(step, path string, err error) (*plumbing, *outcome.Failure) {
+		return nil, outcome.Fail(outcome.ExitProcsup, step, err, path, "start %s: %s %s: %v", name, step, path, err)
+	}
+	log, err := capture.Open(s.captureConfig(r))
+	if err != nil {
+		return fail("capture", s.dir(r.id), err)
+	}
+	s.mu.Lock() // others read the run's state while it starts
+	r.log = log
+	r.ring() // for who wants to read it
+	s.mu.Unlock()
+	p = &plumbing{null: s.null}
+	made := p
+	defer func() {
+		if f != nil { // at the limit of descriptors nobody should wait for a finalizer
+			closeAll(made.ours)
+		}
+	}()
+	sources := r.sources()
+	for _, src := range sources {
+		ours, theirs, err := platform.Pipe()
+		if err != nil {
+			p.closeChild()
+			return fail("pipe", src.String(), err)
+		}
+		p.child[1+int(src)] = theirs
+		p.ours = append(p.ours, ours)
+	}
+	if r.spec.Merge {
+		p.child[2] = p.child[1]
+	}
+	if err := s.openStdin(r, p); err != nil {
+		p.closeChild()
+		return fail("stdin", r.spec.Stdin, err)
+	}
+	if err := r.ready.open(p); err != nil {
+		p.closeChild()
+		return fail("ready", strings.Join(r.spec.Ready, ", "), err)
+	}
+	s.hook("piped", r)
+	if s.cfg.Keeper != nil {
+		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
+			p.closeChild()
+			return fail("register", "with the keeper", err)
+		}
+	}
+	s.hook("registered", r)
+	for i, src := range sources {
+		if err := r.log.Attach(src, p.ours[i]); err != nil {
+			p.closeChild()
+			return fail("capture", src.String(), err)
+		}
+	}
+	s.hook("prepared", r)
+	return p, nil
+}
+
+// sources are the streams of a run, in the order of its pipes; after them comes
+// stdin.
+func (r *run) sources() []capture.Source {
+	if r.spec.Merge {
+		return []capture.Source{capture.Stdout}
+	}
+	return []capture.Source{capture.Stdout, capture.Stderr}
+}
+
+func (s *Supervisor) captureConfig(r *run) capture.Config {
+	return capture.Config{Dir: s.dir(r.id), MaxOutput: r.spec.MaxOutput, Grown: s.grow, Quota: s.quota, Published: r.captured}
+}
+
+func drainingError() error {
+	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
+}
+
+func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
+	switch r.spec.Stdin {
+	case "", "null":
+		p.child[0] = s.null
+	case "pipe":
+		var theirs, ours *os.File
+		if theirs, ours, err = os.Pipe(); err != nil {
+			return err
+		}
+		p.child[0], p.ours = theirs, append(p.ours, ours)
+		r.keepStdin(ours)
+	default:
+		p.child[0], err = os.Open(r.spec.Stdin)
+	}
+	return err
+}
+
