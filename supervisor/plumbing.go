@@ -139,4 +139,3 @@ func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 	}
 	return err
 }
-
