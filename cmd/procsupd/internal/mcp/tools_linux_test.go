@@ -208,6 +208,11 @@ func TestWriteStdin(t *testing.T) {
 	if why := a.refused("write_stdin", args{"handle": v.Handle, "text": "three"}); !strings.Contains(why, "read_output still gives") {
 		t.Errorf("to one that has ended: %s", why)
 	}
+	c, _ := must[handleView](a, "run_command", args{"argv": []string{"cat"}, "open_stdin": true, "background_after_s": 0})
+	must[handleView](a, "write_stdin", args{"handle": c.Handle, "text": "all of it", "close": true})
+	if end, _ := must[handleView](a, "wait", args{"handle": c.Handle}); end.Status != "completed" || end.Stdout.Text != "all of it" {
+		t.Errorf("closed: %+v", end)
+	}
 	w := a.background("exec sleep 600")
 	if why := a.refused("write_stdin", args{"handle": w, "text": "x"}); !strings.Contains(why, "open_stdin") {
 		t.Errorf("without open_stdin: %s", why)
