@@ -103,6 +103,8 @@ type Log struct {
 	reading bool // opened by Reopen
 	kept    atomic.Int64
 
+	rush    chan struct{} // closed when followers are waited for no more
+	rushed  sync.Once
 	mu      sync.Mutex
 	pumps   []*pump
 	settled bool // no pipe will come any more: Drain or Close was called
@@ -114,7 +116,7 @@ type Log struct {
 // its chain when Dir holds a log already and Resume is off.
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
-	l := &Log{cfg: cfg, epoch: time.Now()}
+	l := &Log{cfg: cfg, epoch: time.Now(), rush: make(chan struct{})}
 	fresh := false
 	var err error
 	if cfg.Dir != "" {
@@ -141,7 +143,7 @@ func Open(cfg Config) (*Log, error) {
 // Reopen opens the log of a command that has ended, for reading: its streams
 // have ended and take no pipe. Nothing is written unless the index is torn.
 func Reopen(dir string) (*Log, error) {
-	l := &Log{cfg: Config{Dir: dir, Resume: true}.withDefaults(), epoch: time.Now(), reading: true}
+	l := &Log{cfg: Config{Dir: dir, Resume: true}.withDefaults(), epoch: time.Now(), reading: true, rush: make(chan struct{})}
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -296,6 +298,7 @@ func (l *Log) Close() error {
 	}
 	l.closed = true
 	l.mu.Unlock()
+	l.hurry()
 	l.stop()
 	var errs []error
 	for _, s := range l.streams {

@@ -10,7 +10,9 @@ import (
 // idle, or until max has passed, however busy a process that kept one open may
 // be. The pumps then take what is in the pipes at that moment and stop, the
 // streams end, and complete says whether every pipe was at its end. When ctx
-// ends first it stops at once. A call with no pipes returns true.
+// ends first it stops at once. While the pipes wait for a follower (Config.Window)
+// no time passes: what is in them is not lost to it. A call with no pipes returns
+// true.
 func (l *Log) Drain(ctx context.Context, idle, max time.Duration) (complete bool) {
 	l.mu.Lock()
 	l.settled = true
@@ -23,8 +25,10 @@ func (l *Log) Drain(ctx context.Context, idle, max time.Duration) (complete bool
 			<-p.done
 		}
 	}()
-	awaitQuiet(ctx, all, l.LastActivity, idle, max)
+	awaitQuiet(ctx, all, l.held, l.LastActivity, idle, max)
+	undo := context.AfterFunc(ctx, l.hurry)
 	l.stop()
+	undo()
 	<-all
 	for _, p := range pumps {
 		if !p.eof {
@@ -35,8 +39,8 @@ func (l *Log) Drain(ctx context.Context, idle, max time.Duration) (complete bool
 }
 
 // awaitQuiet returns when done is closed, ctx ends, max has passed, or idle has
-// passed since the call and since last.
-func awaitQuiet(ctx context.Context, done <-chan struct{}, last func() time.Time, idle, max time.Duration) {
+// passed since the call and since last; max and idle begin anew while held.
+func awaitQuiet(ctx context.Context, done <-chan struct{}, held func() bool, last func() time.Time, idle, max time.Duration) {
 	begin := time.Now()
 	cap := time.NewTimer(max)
 	defer cap.Stop()
@@ -49,8 +53,15 @@ func awaitQuiet(ctx context.Context, done <-chan struct{}, last func() time.Time
 		case <-ctx.Done():
 			return
 		case <-cap.C:
-			return
+			if !held() {
+				return
+			}
+			cap.Reset(max)
 		case <-quiet.C:
+			if held() {
+				quiet.Reset(idle)
+				continue
+			}
 			from := begin
 			if t := last(); t.After(from) {
 				from = t

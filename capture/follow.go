@@ -83,11 +83,12 @@ func (f *Follower) Close() error {
 }
 
 // awaitWindow waits until the stream may grow and returns by how much, at most
-// n. It returns n when quit is closed or the stream has ended.
+// n. It returns 0 when quit is closed first, n when nobody is waited for any more.
 func (s *Stream) awaitWindow(n int64, quit <-chan struct{}) int64 {
 	if s.log.cfg.Window <= 0 {
 		return n
 	}
+	defer s.heldUp(false)
 	for {
 		s.mu.Lock()
 		left := n
@@ -100,10 +101,39 @@ func (s *Stream) awaitWindow(n int64, quit <-chan struct{}) int64 {
 		}
 		room := s.moved()
 		s.mu.Unlock()
+		s.heldUp(true)
 		select {
 		case <-room:
 		case <-quit:
+			return 0
+		case <-s.log.rush:
 			return n
 		}
 	}
 }
+
+// heldUp notes whether the stream waits for its followers.
+func (s *Stream) heldUp(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held && !yes {
+		s.last.Store(s.log.now()) // what is next comes only now
+	}
+	s.held = yes
+}
+
+// held reports whether a stream waits for its followers.
+func (l *Log) held() bool {
+	for _, s := range l.streams {
+		s.mu.Lock()
+		held := s.held
+		s.mu.Unlock()
+		if held {
+			return true
+		}
+	}
+	return false
+}
+
+// hurry makes followers be waited for no more.
+func (l *Log) hurry() { l.rushed.Do(func() { close(l.rush) }) }

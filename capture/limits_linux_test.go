@@ -2,7 +2,9 @@ package capture
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -190,8 +192,9 @@ func TestWindowHoldsTheCommandBack(t *testing.T) {
 	}
 }
 
-// A follower that stops for good must not keep the end of the run.
-func TestWindowEndsWithDrain(t *testing.T) {
+// A follower that stops keeps the end of the run waiting, for what is in the
+// pipe would be lost to it, but no longer than the context lasts.
+func TestWindowEndsWithTheContext(t *testing.T) {
 	guard(t)
 	l := open(t, Config{Window: 1000})
 	f := l.Stream(Stdout).Follow(0)
@@ -199,11 +202,50 @@ func TestWindowEndsWithDrain(t *testing.T) {
 	w := pipe(t, l, Stdout)
 	w.Write(make([]byte, 50_000))
 	w.Close()
-	if l.Drain(t.Context(), time.Millisecond, 10*time.Millisecond) {
-		t.Log("complete")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	drained := make(chan bool)
+	go func() { drained <- l.Drain(ctx, time.Millisecond, 10*time.Millisecond) }()
+	select {
+	case <-drained:
+		t.Error("the follower was not waited for")
+	case <-time.After(200 * time.Millisecond): // longer than it takes not to wait
+		cancel()
+		<-drained
 	}
 	if total := l.Stream(Stdout).Extent().Total; total != 50_000 {
 		t.Errorf("%d bytes in the spool", total)
+	}
+}
+
+// What is still in the pipe when the command has ended reaches a follower that is
+// slow, although the limit keeps less than that.
+func TestWindowHoldsDuringDrain(t *testing.T) {
+	guard(t)
+	l := open(t, Config{MaxOutput: 16 << 10, Head: 4 << 10, Window: 8 << 10})
+	f := l.Stream(Stdout).Follow(0)
+	w := pipe(t, l, Stdout)
+	if _, err := w.Write(make([]byte, 60_000)); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	drained := make(chan bool)
+	go func() { drained <- l.Drain(t.Context(), time.Millisecond, 2*time.Millisecond) }()
+	got, buf := 0, make([]byte, 1000)
+	for {
+		time.Sleep(time.Millisecond) // slower than the drain has patience
+		n, err := f.Read(t.Context(), buf)
+		got += n
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", got, err)
+		}
+	}
+	f.Close()
+	if complete := <-drained; !complete || got != 60_000 {
+		t.Errorf("%d bytes of 60000, complete %v", got, complete)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // chunked runs a query over text that comes in pieces of the given sizes.
 func chunked(t testing.TB, q Query, text []byte, sizes []byte) (Found, error) {
-	l := &Log{cfg: Config{MaxOutput: -1}.withDefaults(), epoch: time.Now()}
+	l := &Log{cfg: Config{MaxOutput: -1}.withDefaults(), epoch: time.Now(), rush: make(chan struct{})}
 	l.index = &index{}
 	for src := range l.streams {
 		l.streams[src] = newStream(l, Source(src))

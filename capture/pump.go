@@ -150,7 +150,7 @@ func (p *pump) shrink() {
 func (p *pump) finish() {
 	left := p.in.waiting()
 	for left > 0 && !p.eof {
-		n, err := p.move(left)
+		n, err := p.move(p.s.awaitWindow(left, nil))
 		if n == 0 && err != nil {
 			return
 		}

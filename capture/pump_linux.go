@@ -179,7 +179,11 @@ func (p *pump) work() {
 			}
 		}
 		fresh = false
-		k, err := p.move(p.s.awaitWindow(chunkMax, p.quit))
+		room := p.s.awaitWindow(chunkMax, p.quit)
+		if room == 0 {
+			return // stopped
+		}
+		k, err := p.move(room)
 		if err != nil {
 			return // dry, or the end
 		}

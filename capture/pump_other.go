@@ -82,7 +82,11 @@ func (in *input) resize(int) bool { return false }
 // work moves what was read ahead.
 func (p *pump) work() {
 	for !p.stopped() {
-		if _, err := p.move(p.s.awaitWindow(chunkMax, p.quit)); err != nil {
+		room := p.s.awaitWindow(chunkMax, p.quit)
+		if room == 0 {
+			return // stopped
+		}
+		if _, err := p.move(room); err != nil {
 			return
 		}
 	}

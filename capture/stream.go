@@ -30,6 +30,7 @@ type Stream struct {
 	tail      *tail // the newest bytes while the spool cannot take them
 	pipes     int   // pipes not at their end
 	inUse     bool
+	held      bool // its command waits for followers
 	ended     bool
 	followers map[*Follower]struct{}
 	scans     map[*scan]struct{}

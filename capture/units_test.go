@@ -129,7 +129,7 @@ func TestDrainWaits(t *testing.T) {
 					}
 					return last
 				}
-				awaitQuiet(ctx, done, lastByte, 50*ms, 2*time.Second)
+				awaitQuiet(ctx, done, func() bool { return false }, lastByte, 50*ms, 2*time.Second)
 				if took := time.Since(begin); took != c.want {
 					t.Errorf("took %v, want %v", took, c.want)
 				}

@@ -37,6 +37,7 @@ type streams struct {
 	ends   []*os.File   // the command's ends of the pipes, ours until it has them
 	pty    *relay       // nil: no --pty
 
+	follow [2]*capture.Follower // of what is passed through, until started
 	copies sync.WaitGroup
 	cancel context.CancelFunc // ends the copies
 	ctx    context.Context
@@ -107,6 +108,9 @@ func (s *streams) fill(c *pgroup.Command) error {
 }
 
 func (s *streams) pipe(src capture.Source) (*os.File, error) {
+	if !s.opt.json { // before the first byte can come: none is moved on without it
+		s.follow[src] = s.log.Stream(src).Follow(0)
+	}
 	w, err := s.log.Pipe(src)
 	if err == nil {
 		s.ends = append(s.ends, w)
@@ -130,16 +134,18 @@ func (s *streams) started() {
 		return
 	}
 	s.pass(capture.Stdout, os.Stdout)
-	if !s.opt.merge {
-		s.pass(capture.Stderr, os.Stderr)
-	}
+	s.pass(capture.Stderr, os.Stderr)
 }
 
 // pass copies one stream to ours at the pace of whoever reads it. When nobody
 // reads it any more the command's pipe is closed, so that it gets SIGPIPE as
 // it would have got it without us.
 func (s *streams) pass(src capture.Source, to *os.File) {
-	f := s.log.Stream(src).Follow(0)
+	f := s.follow[src]
+	if f == nil {
+		return // merged
+	}
+	s.follow[src] = nil
 	s.copies.Go(func() { // ends with the stream or by cancel; finish waits for it
 		defer f.Close()
 		buf := make([]byte, 64<<10)
@@ -170,9 +176,10 @@ func (s *streams) finish(signals <-chan os.Signal, stopped bool, started time.Ti
 	if s.log == nil {
 		return complete, true
 	}
-	complete = s.log.Drain(context.Background(), drainIdle, drainMax)
-	passed := make(chan struct{})
-	go func() { // ends with the copies
+	drained, passed := make(chan struct{}), make(chan struct{})
+	go func() { // ends with the pipes, or by cancel; then with the copies, or with us
+		complete = s.log.Drain(s.ctx, drainIdle, drainMax)
+		close(drained)
 		s.copies.Wait()
 		close(passed)
 	}()
@@ -189,10 +196,12 @@ func (s *streams) finish(signals <-chan os.Signal, stopped bool, started time.Ti
 			return complete, true
 		case <-enough:
 			s.cancel()
+			<-drained
 			return complete, false
 		case sig := <-signals:
 			if platform.ClassOf(sig.(syscall.Signal)) == platform.AsksStop {
 				s.cancel()
+				<-drained
 				return complete, false
 			}
 		}
@@ -250,6 +259,11 @@ func (s *streams) own(sig syscall.Signal) bool { return s.log != nil && sig == s
 // close frees everything; a terminal that was made raw is restored.
 func (s *streams) close() {
 	s.cancel()
+	for _, f := range s.follow {
+		if f != nil {
+			f.Close()
+		}
+	}
 	if s.pty != nil {
 		s.pty.close()
 	}
