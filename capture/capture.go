@@ -109,9 +109,9 @@ type Log struct {
 	closed  bool
 }
 
-// Open makes the log's folder and index, so that whatever is wrong with the
-// place shows before a command runs: the error names the path. ErrExists is in
-// its chain when Dir holds a log already and Resume is off.
+// Open makes the log's folder, and AttachPipe the spool, so that whatever is wrong
+// with the place shows before a command runs: the error names the path. ErrExists
+// is in its chain when Dir holds a log's files already and Resume is off.
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
 	l := &Log{cfg: cfg, epoch: time.Now()}
