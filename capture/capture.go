@@ -111,9 +111,9 @@ type Log struct {
 	closed  bool
 }
 
-// Open makes the log's folder and index, so that whatever is wrong with the
-// place shows before a command runs: the error names the path. ErrExists is in
-// its chain when Dir holds a log already and Resume is off.
+// Open makes the log's folder, and AttachPipe the spool, so that whatever is wrong
+// with the place shows before a command runs: the error names the path. ErrExists
+// is in its chain when Dir holds a log's files already and Resume is off.
 func Open(cfg Config) (*Log, error) {
 	cfg = cfg.withDefaults()
 	l := &Log{cfg: cfg, epoch: time.Now(), rush: make(chan struct{})}
@@ -191,35 +191,41 @@ func makeDir(dir string) (fresh bool, err error) {
 // writes to. The caller gives it to the command and closes its own copy, or
 // the stream never ends.
 func (l *Log) Pipe(src Source) (*os.File, error) {
-	r, w, err := newPipe()
+	r, w, err := NewPipe()
 	if err != nil {
 		return nil, fmt.Errorf("make pipe for %v: %w", src, err)
 	}
-	if err := l.Attach(src, r); err != nil {
+	if err := l.AttachPipe(src, r); err != nil {
 		w.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-// Attach takes over r, the read end of a pipe, and moves what comes out of it
-// to src, behind the bytes that are there. It closes r, also on error; a
-// descriptor of the same pipe elsewhere (the keeper's) is not affected.
+// Attach is AttachPipe with r, the read end of a pipe, which it closes, also on
+// error.
 func (l *Log) Attach(src Source, r *os.File) error {
-	s := l.streams[src]
-	in, err := takeInput(r)
+	in, err := takePipe(r)
 	if err != nil {
 		return fmt.Errorf("take pipe for %v: %w", src, err)
 	}
+	return l.AttachPipe(src, in)
+}
+
+// AttachPipe takes over a pipe and moves what comes out of it to src, behind the
+// bytes that are there. It is closed at its end, by LetGo or by Close, and on
+// error; a descriptor of the same pipe elsewhere (the keeper's) is not affected.
+func (l *Log) AttachPipe(src Source, in *Pipe) error {
+	s := l.streams[src]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.open(s); err != nil {
-		in.close()
+		in.Close()
 		return err
 	}
 	p, err := newPump(s, in, l.cfg.Grown)
 	if err != nil {
-		in.close()
+		in.Close()
 		return fmt.Errorf("watch pipe for %v: %w", src, err)
 	}
 	l.pumps = append(l.pumps, p)
@@ -288,9 +294,18 @@ func (l *Log) LastActivity() time.Time {
 	return b
 }
 
-// Close stops the pumps, after they have taken what is in the pipes at that
-// moment, and closes all files. It may be called again.
+// Close is Stop and LetGo. It may be called again.
 func (l *Log) Close() error {
+	err := l.Stop()
+	l.LetGo()
+	return err
+}
+
+// Stop stops the pumps, after they have taken what is in the pipes at that
+// moment, and closes all files, but not the pipes that are not at their end:
+// until it is sure that nobody goes on with them, a writer should not find them
+// closed. It may be called again.
+func (l *Log) Stop() error {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -310,6 +325,20 @@ func (l *Log) Close() error {
 	errs = append(errs, l.index.close())
 	l.cfg.Quota.finish(l)
 	return errors.Join(errs...)
+}
+
+// LetGo closes the pipes whose pumps have been stopped before their end.
+func (l *Log) LetGo() {
+	l.mu.Lock()
+	pumps := l.pumps
+	l.mu.Unlock()
+	for _, p := range pumps {
+		select {
+		case <-p.done:
+			_ = p.in.Close() // again for most: os.ErrClosed
+		default:
+		}
+	}
 }
 
 // stop ends all pumps and, with them, the streams.

@@ -38,19 +38,23 @@ type index struct {
 	closed  bool
 }
 
-// openIndex creates the index file, which tells whether the folder is usable.
-// In a fresh folder there is nothing else.
+// openIndex creates the index file, which tells whether the folder is usable. In
+// a fresh folder, which is, that is left to the first record: most commands
+// write nothing.
 func openIndex(cfg Config, epoch time.Time, fresh bool) (*index, error) {
 	x := &index{epoch: epoch, mono: monotonic() - time.Since(epoch)}
 	if cfg.Dir == "" {
 		return x, nil
 	}
 	x.path = filepath.Join(cfg.Dir, "index")
+	if fresh {
+		return x, nil
+	}
 	flag := os.O_RDWR | os.O_CREATE | noFollow
 	if !cfg.Resume {
 		flag |= os.O_EXCL
 		for _, src := range []Source{Stdout, Stderr} {
-			if p := filepath.Join(cfg.Dir, src.String()); !fresh && exists(p) {
+			if p := filepath.Join(cfg.Dir, src.String()); exists(p) {
 				return nil, fmt.Errorf("open log: %s: %w", p, ErrExists)
 			}
 		}
@@ -292,5 +296,8 @@ func (l *Log) Records() ([]Record, error) {
 	}
 	l.index.mu.Unlock()
 	recs, _, err := readIndex(l.index.path)
+	if errors.Is(err, fs.ErrNotExist) && l.streams[Stdout].total.Load()+l.streams[Stderr].total.Load() == 0 {
+		return nil, nil
+	}
 	return recs, err
 }

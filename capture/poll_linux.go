@@ -19,7 +19,7 @@ type poller struct {
 	done chan struct{}
 
 	mu     sync.Mutex
-	inputs map[int32]*input
+	inputs map[int32]*Pipe
 }
 
 // batchEvents is how many inputs are told at a time.
@@ -87,7 +87,7 @@ func newPoller() (*poller, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	p := &poller{f: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), inputs: make(map[int32]*input)}
+	p := &poller{f: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), inputs: make(map[int32]*Pipe)}
 	if p.conn, err = p.f.SyscallConn(); err != nil {
 		p.f.Close()
 		return nil, err
@@ -114,7 +114,7 @@ func (p *poller) run() {
 // tell wakes the inputs the events are of. An input that was disarmed
 // meanwhile may be woken too.
 func (p *poller) tell(events []unix.EpollEvent) {
-	var ready [batchEvents]*input
+	var ready [batchEvents]*Pipe
 	p.mu.Lock()
 	for i, e := range events {
 		ready[i] = p.inputs[e.Fd]
@@ -128,7 +128,7 @@ func (p *poller) tell(events []unix.EpollEvent) {
 }
 
 // arm adds the input for one event.
-func (p *poller) arm(in *input) error {
+func (p *poller) arm(in *Pipe) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inputs[int32(in.fd)] = in
@@ -136,7 +136,7 @@ func (p *poller) arm(in *input) error {
 }
 
 // disarm takes it out; a descriptor of the pipe elsewhere would keep it in.
-func (p *poller) disarm(in *input) {
+func (p *poller) disarm(in *Pipe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inputs[int32(in.fd)] == in {

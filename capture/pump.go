@@ -24,7 +24,7 @@ const (
 // structs. The goroutine that runs is the only reader of the pipe.
 type pump struct {
 	s    *Stream
-	in   *input
+	in   *Pipe
 	grow *Grow
 
 	quit   chan struct{} // closed by stop
@@ -43,8 +43,8 @@ type pump struct {
 	eof   bool // the pipe gave all it had; read by others after done
 }
 
-// newPump starts a pump, which ends at end-of-file or by stop, and closes in.
-func newPump(s *Stream, in *input, g *Grow) (*pump, error) {
+// newPump starts a pump, which ends at end-of-file or by stop.
+func newPump(s *Stream, in *Pipe, g *Grow) (*pump, error) {
 	p := &pump{s: s, in: in, grow: g, pause: batchWait, quit: make(chan struct{}), done: make(chan struct{})}
 	if err := in.watch(p.wake); err != nil {
 		return nil, err
@@ -118,12 +118,16 @@ func (p *pump) sleep() bool {
 	return true
 }
 
-// end gives everything back.
+// end gives everything back. A pipe that is not at its end stays open until
+// LetGo, except for one whose bytes are refused.
 func (p *pump) end() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
-	p.in.close()
+	p.in.rest()
+	if p.eof || p.refuse.Load() {
+		p.in.Close()
+	}
 	if p.grown {
 		p.grow.put()
 	}

@@ -11,76 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An input is the read end of a pipe (or of anything else that can be read).
-// Only its pump uses it.
-type input struct {
-	fd     int
-	wake   func() // called by the poller when it is worth reading
-	poller *poller
-	copies bool // splice does not work from it
-	size   int  // of the pipe
-}
-
-func newPipe() (r, w *os.File, err error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, err
-	}
-	return os.NewFile(uintptr(p[0]), "pipe"), os.NewFile(uintptr(p[1]), "pipe"), nil
-}
-
-// takeInput makes an input of f and closes f. The descriptor leaves Go's
-// poller: a pipe that is in an epoll set while its stream is busy costs each
-// of the command's writes a wake-up of that set.
-func takeInput(f *os.File) (*input, error) {
-	defer f.Close()
-	in := &input{fd: -1}
-	c, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	cerr := c.Control(func(fd uintptr) {
-		in.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
-	})
-	if err = errors.Join(cerr, err); err != nil {
-		return nil, err
-	}
-	if err := unix.SetNonblock(in.fd, true); err != nil {
-		unix.Close(in.fd)
-		return nil, err
-	}
-	if in.size, err = unix.FcntlInt(uintptr(in.fd), unix.F_GETPIPE_SZ, 0); err != nil {
-		in.copies = true // not a pipe
-	}
-	return in, nil
-}
-
 // watch gets hold of the poller. Once armed, wake is called.
-func (in *input) watch(wake func()) (err error) {
+func (in *Pipe) watch(wake func()) (err error) {
 	in.wake = wake
 	in.poller, err = pollers.get()
 	return err
 }
 
-// close closes the descriptor. The input is not armed.
-func (in *input) close() {
-	if in.poller != nil {
-		pollers.put()
-	}
-	unix.Close(in.fd)
-}
-
 // arm has wake called once when there is something to read, soon if there is.
-func (in *input) arm() {
+func (in *Pipe) arm() {
 	if err := in.poller.arm(in); err != nil {
 		go in.wake() // it is a file, always readable; returns at once
 	}
 }
 
-func (in *input) disarm() { in.poller.disarm(in) }
+func (in *Pipe) disarm() { in.poller.disarm(in) }
 
 // waiting returns how many bytes there are.
-func (in *input) waiting() int64 {
+func (in *Pipe) waiting() int64 {
 	n, err := unix.IoctlGetInt(in.fd, unix.TIOCINQ)
 	if err != nil {
 		return 0
@@ -90,7 +38,7 @@ func (in *input) waiting() int64 {
 
 // look reports, taking nothing, that there are no bytes: errDry for now, io.EOF
 // for ever.
-func (in *input) look() error {
+func (in *Pipe) look() error {
 	p := []unix.PollFd{{Fd: int32(in.fd), Events: unix.POLLIN}}
 	for {
 		_, err := unix.Poll(p, 0)
@@ -107,7 +55,7 @@ func (in *input) look() error {
 }
 
 // splice moves up to n bytes to f at off.
-func (in *input) splice(f *os.File, off, n int64) (int64, error) {
+func (in *Pipe) splice(f *os.File, off, n int64) (int64, error) {
 	for {
 		k, err := unix.Splice(in.fd, nil, int(f.Fd()), &off, int(n), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		switch {
@@ -126,7 +74,7 @@ func (in *input) splice(f *os.File, off, n int64) (int64, error) {
 	}
 }
 
-func (in *input) read(p []byte) (int, error) {
+func (in *Pipe) read(p []byte) (int, error) {
 	for {
 		n, err := unix.Read(in.fd, p)
 		switch {
@@ -145,7 +93,7 @@ func (in *input) read(p []byte) (int, error) {
 
 // resize sets the pipe's capacity and reports whether it has it. It is refused
 // while more than that is in it, and to a user whose pipes hold too much.
-func (in *input) resize(n int) bool {
+func (in *Pipe) resize(n int) bool {
 	if in.copies {
 		return false
 	}
@@ -198,7 +146,7 @@ func (p *pump) little() int64 {
 	if p.in.copies {
 		return batchUntil
 	}
-	return min(batchUntil, int64(p.in.size)/4)
+	return min(batchUntil, p.in.capacity()/4)
 }
 
 // adapt chooses the pause so that a good chunk gathers: large enough for the
@@ -206,7 +154,7 @@ func (p *pump) little() int64 {
 // turns, as the kernel locks the pipe while it is spliced. A pipe that is found
 // full and cannot be enlarged is not let wait at all.
 func (p *pump) adapt(moved int64) {
-	size := int64(p.in.size)
+	size := p.in.capacity()
 	if p.in.copies {
 		size = pipeSmall
 	}
@@ -228,7 +176,7 @@ func (p *pump) adapt(moved int64) {
 
 // enlarge gives a pipe that was nearly full more room.
 func (p *pump) enlarge(moved int64) {
-	if p.grown || p.in.copies || moved < int64(p.in.size)*3/4 || !p.grow.take() {
+	if p.grown || p.in.copies || moved < p.in.capacity()*3/4 || !p.grow.take() {
 		return
 	}
 	if p.grown = p.in.resize(pipeLarge); !p.grown {

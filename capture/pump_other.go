@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// An input is the read end of a pipe. What comes next is read by a goroutine
-// while the pump sleeps, as there is no other way to wait for it.
-type input struct {
+// A Pipe is the read end of a pipe for [Log.AttachPipe]. What comes next is read
+// by a goroutine while the pump sleeps, as there is no other way to wait for it.
+type Pipe struct {
 	f      *os.File
 	wake   func()
 	copies bool
@@ -22,21 +22,42 @@ type input struct {
 	err     error
 }
 
-func newPipe() (r, w *os.File, err error) { return os.Pipe() }
+// NewPipe makes a pipe and returns the end for a Log, and the one for the command.
+func NewPipe() (r *Pipe, w *os.File, err error) {
+	f, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Pipe{f: f, copies: true}, w, nil
+}
 
-func takeInput(f *os.File) (*input, error) { return &input{f: f, copies: true}, nil }
+// DupPipe is not supported here: there is nobody to hand a pipe over.
+func DupPipe(*os.File) (*Pipe, error) { return nil, errors.ErrUnsupported }
 
-func (in *input) watch(wake func()) error {
+// Control calls f with the descriptor, which stays open meanwhile. After Close
+// it fails.
+func (in *Pipe) Control(f func(fd uintptr)) error {
+	c, err := in.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return c.Control(f)
+}
+
+// Close closes a Pipe that was not attached; one that was is its Log's.
+func (in *Pipe) Close() error { return in.f.Close() }
+
+func (in *Pipe) rest() {}
+
+func (in *Pipe) watch(wake func()) error {
 	in.wake = wake
 	return nil
 }
 
-func (in *input) close() { in.f.Close() }
-
-func (in *input) look() error { return nil }
+func (in *Pipe) look() error { return nil }
 
 // arm reads ahead and calls wake when that has brought something.
-func (in *input) arm() {
+func (in *Pipe) arm() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.reading {
@@ -53,17 +74,17 @@ func (in *input) arm() {
 	}()
 }
 
-func (in *input) disarm() {}
+func (in *Pipe) disarm() {}
 
-func (in *input) waiting() int64 {
+func (in *Pipe) waiting() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return int64(len(in.held))
 }
 
-func (in *input) splice(*os.File, int64, int64) (int64, error) { return 0, errors.ErrUnsupported }
+func (in *Pipe) splice(*os.File, int64, int64) (int64, error) { return 0, errors.ErrUnsupported }
 
-func (in *input) read(p []byte) (int, error) {
+func (in *Pipe) read(p []byte) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if len(in.held) > 0 {
@@ -77,7 +98,7 @@ func (in *input) read(p []byte) (int, error) {
 	return 0, errDry
 }
 
-func (in *input) resize(int) bool { return false }
+func (in *Pipe) resize(int) bool { return false }
 
 // work moves what was read ahead.
 func (p *pump) work() {
@@ -91,3 +112,6 @@ func (p *pump) work() {
 		}
 	}
 }
+
+// takePipe makes a Pipe of f.
+func takePipe(f *os.File) (*Pipe, error) { return &Pipe{f: f, copies: true}, nil }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -48,5 +49,56 @@ func TestQuietStreamOpensNothing(t *testing.T) {
 	defer s.wmu.Unlock()
 	if s.w.seg != nil {
 		t.Error("the spool was opened for nothing")
+	}
+}
+
+// The index comes with the first byte, and a log without one has no records.
+func TestQuietLogHasNoIndex(t *testing.T) {
+	dir := t.TempDir() + "/log"
+	l, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w, err := l.Pipe(Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := func(l *Log) {
+		t.Helper()
+		if recs, err := l.Records(); len(recs) != 0 || err != nil {
+			t.Errorf("records %v, %v of a log without a byte", recs, err)
+		}
+		if exists(filepath.Join(dir, "index")) {
+			t.Error("there is an index of nothing")
+		}
+	}
+	none(l)
+	again, err := Reopen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none(again)
+	if l, err := Open(Config{Dir: dir}); !errors.Is(err, ErrExists) {
+		t.Errorf("a second log in the folder: %v, %v", l, err)
+	}
+	if _, err := w.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if !l.Drain(t.Context(), time.Minute, time.Minute) {
+		t.Error("not complete")
+	}
+	if recs, err := l.Records(); len(recs) != 1 || err != nil {
+		t.Errorf("records %v, %v, want one", recs, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "index")); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = Reopen(dir); err != nil {
+		t.Fatal(err)
+	}
+	if recs, err := again.Records(); err == nil {
+		t.Errorf("records %v of a log whose index is gone: no error", recs)
 	}
 }

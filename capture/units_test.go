@@ -26,6 +26,11 @@ func TestOpenSaysWhatIsWrongWithThePlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w, err := l.Pipe(Stdout) // what holds no output yet is no log
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
 	l.Close()
 	half := filepath.Join(dir, "half")
 	os.Mkdir(half, 0o700)

@@ -53,3 +53,6 @@ func (g *Group) AwaitEnd() (platform.Exit, bool) { return platform.Exit{}, false
 
 // Release does nothing here.
 func (g *Group) Release() {}
+
+// Pidfd is nil here.
+func (g *Group) Pidfd() *os.File { return nil }

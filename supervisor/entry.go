@@ -22,10 +22,10 @@ func batch(r *run, kind string, more map[string]any) journal.Batch {
 	b := journal.Batch{Must: kind != "admitted"} // what has happened is recorded; only new work may be refused
 	if kind == "admitted" || kind == "found" {   // the first of its run
 		row.Spec = specJSON(r.spec)
-		body["spec"] = json.RawMessage(row.Spec)
+		body = member(body, "spec", row.Spec)
 		if r.spec.Idempotency != "" {
 			b.Keys = []journal.Key{{Key: r.spec.Idempotency, Fingerprint: fingerprint(r.spec), Run: string(r.id)}}
-			body["key"] = b.Keys[0]
+			body = member(body, "key", plain(b.Keys[0]))
 		}
 	}
 	return entered(b, row, kind, body)
@@ -37,15 +37,12 @@ func recordBatch(rec *handles.Record, kind string, more map[string]any) journal.
 	return entered(journal.Batch{Must: true}, row, kind, body)
 }
 
-// projection is the row of a record, and the body of its entry.
-func projection(r *handles.Record, more map[string]any) (journal.Run, map[string]any) {
-	rec, err := json.Marshal(r)
-	if err != nil {
-		panic("marshal record: " + err.Error()) // plain data
-	}
-	body := map[string]any{"record": json.RawMessage(rec)}
+// projection is the row of a record, and the members of its entry's body.
+func projection(r *handles.Record, more map[string]any) (journal.Run, []byte) {
+	rec := plain(r)
+	body := member(make([]byte, 0, 2*len(rec)+64), "record", rec)
 	for k, v := range more {
-		body[k] = v
+		body = member(body, k, plain(v))
 	}
 	live := !r.Status.Terminal()
 	return journal.Run{
@@ -54,12 +51,28 @@ func projection(r *handles.Record, more map[string]any) (journal.Run, map[string
 	}, body
 }
 
-// entered completes a batch of one entry.
-func entered(b journal.Batch, row journal.Run, kind string, body map[string]any) journal.Batch {
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic("marshal entry: " + err.Error()) // plain data
+// member adds to the members of an object: json.Marshal would read again, byte by
+// byte, what it has just written. name needs no quoting.
+func member(body []byte, name string, value []byte) []byte {
+	if len(body) > 0 {
+		body = append(body, ',')
 	}
+	body = append(append(append(body, '"'), name...), '"', ':')
+	return append(body, value...)
+}
+
+// plain is the JSON of plain data.
+func plain(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("marshal for the journal: " + err.Error())
+	}
+	return b
+}
+
+// entered completes a batch of one entry.
+func entered(b journal.Batch, row journal.Run, kind string, members []byte) journal.Batch {
+	text := append(append(append(make([]byte, 0, len(members)+2), '{'), members...), '}')
 	b.Entries = []journal.Entry{{Seq: row.Seq, At: time.Now().UTC(), Kind: kind, Run: row.ID, Body: text}}
 	b.Runs = []journal.Run{row}
 	return b
@@ -70,11 +83,7 @@ func specJSON(spec wire.Start) []byte {
 	if spec.NoStoreEnv {
 		spec.Env = nil
 	}
-	b, err := json.Marshal(spec)
-	if err != nil {
-		panic("marshal start: " + err.Error()) // plain data
-	}
-	return b
+	return plain(spec)
 }
 
 func stopID(id handles.ID, seq int64) string {

@@ -20,6 +20,7 @@ import "procsup/handles"
 //	observed     that has its number in the order
 //	swept        the tree is ended, by a stop or after the leader's own end
 //	settle       the pipes are drained
+//	sealed       nothing more is taken from them; those not at their end stay open
 //	written      the end is with the journal's writer
 //	ended        the ended row is durable
 //	reaped       the leader's number is free

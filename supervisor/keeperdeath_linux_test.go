@@ -124,8 +124,8 @@ func oneRun(dir, point string) int {
 
 func (s *Supervisor) takePart(gen int, say func(oneReport)) {
 	if gen == 1 {
-		script := fmt.Sprintf("echo ran >>%s/ran; echo out; exit 7", s.cfg.Dir)
-		_, _ = s.Start(context.Background(), wire.Start{Command: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/bin:/usr/bin"}, Session: "t", Name: "one"})
+		script := fmt.Sprintf("if [ -p %[1]s/hold ]; then (read x <%[1]s/hold; echo late) & fi; echo ran >>%[1]s/ran; echo out; exit 7", s.cfg.Dir)
+		_, _ = s.Start(context.Background(), wire.Start{Command: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/bin:/usr/bin"}, Session: "t", Name: "one", Leftover: "keep"})
 		select {}
 	}
 	list, err := s.List(context.Background(), journal.Filter{Session: "t"})
@@ -186,6 +186,33 @@ func TestKeeperDiesBetweenSteps(t *testing.T) {
 				t.Errorf("status %s %q, exit code %v, output %q, ran %q", end.Record.Status, end.Record.Error, c, end.Output, ran)
 			}
 		})
+	}
+}
+
+// A pipe that a leftover still holds is not taken for one at its end when the
+// keeper dies just before the end is recorded: the record says that the output is
+// not complete, and what was written meanwhile is in it.
+func TestKeeperDiesBeforeAnEndWithALeftover(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	hold := filepath.Join(dir, "hold")
+	if err := unix.Mkfifo(hold, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reports := startOne(t, dir, "sealed")
+	at := reports(t)
+	if at.At != "sealed" {
+		t.Fatalf("report %+v", at)
+	}
+	if err := syscall.Kill(at.Keeper, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	end := reports(t)
+	if err := os.WriteFile(hold, []byte("\n"), 0); err != nil { // it ends
+		t.Error(err)
+	}
+	if end.Record == nil || end.Record.Output == nil || end.Record.Output.Complete || end.Output != "out\n" || len(end.Record.Cleanup.Leftovers) != 1 {
+		t.Errorf("report %+v, record %+v, want output that is not complete", end, end.Record)
 	}
 }
 

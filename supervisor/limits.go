@@ -12,7 +12,7 @@ import (
 // Descriptors that a live handle costs in the supervisor, and what is kept
 // free for clients, the journal and spools that are written to at the moment.
 const (
-	fdsPerRun  = 5 // both pipes twice, for when the keeper dies, and a pidfd
+	fdsPerRun  = 3 // both pipes and a pidfd
 	fdsReserve = 500
 )
 

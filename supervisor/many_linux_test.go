@@ -1,11 +1,15 @@
 package supervisor
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"procsup/handles"
 	"procsup/supervisor/journal"
@@ -112,6 +116,68 @@ func TestListOfTheLiving(t *testing.T) {
 		if !same || got.More != more {
 			t.Errorf("%+v: %d handles, more %v; the journal has %d, more %v", f, len(got.Handles), got.More, len(rows), more)
 		}
+	}
+}
+
+// A wait that was there at the end, one that comes after it and the journal say
+// the same, whoever the end is owed to.
+func TestWaitSaysWhatTheJournalSays(t *testing.T) {
+	s := open(t, Config{})
+	for _, lease := range []string{LeaseService, LeaseAwaited} {
+		for _, script := range []string{"echo x; exit 4", "sleep 600"} {
+			gate := filepath.Join(t.TempDir(), "go")
+			if err := unix.Mkfifo(gate, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			req := sh("read x <" + gate + "; " + script)
+			req.Lease, req.Session = lease, "t"
+			a := mustStart(t, s, req)
+			r := s.live(a.HandleID)
+			got := make(chan *handles.Record, 1)
+			go func() { // ends with the run
+				w, err := s.Wait(t.Context(), string(a.HandleID), "", 0)
+				if err != nil {
+					t.Error(err)
+					w = &wire.Waited{}
+				}
+				got <- w.Record
+			}()
+			if err := os.WriteFile(gate, []byte("\n"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if script == "sleep 600" {
+				if _, err := s.Cancel(t.Context(), string(a.HandleID), "", wire.Cancel{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			early := <-got
+			late, err := s.Show(t.Context(), string(a.HandleID), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameRecord(t, early, late)
+			if lease == LeaseAwaited { // and then it changes
+				if _, err := s.Take(t.Context(), "t", wire.Take{}, Caller{}); err != nil {
+					t.Fatal(err)
+				}
+				if late, err = s.Show(t.Context(), string(a.HandleID), ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if early, err = s.outcome(r, a.HandleID); err != nil {
+				t.Fatal(err)
+			}
+			sameRecord(t, early, late)
+		}
+	}
+}
+
+func sameRecord(t *testing.T, got, want *handles.Record) {
+	t.Helper()
+	x, _ := json.Marshal(got)
+	y, _ := json.Marshal(want)
+	if string(x) != string(y) {
+		t.Errorf("waited for %s\nthe journal has %s", x, y)
 	}
 }
 

@@ -5,19 +5,28 @@ import (
 	"strings"
 
 	"procsup/capture"
-	"procsup/handles"
-	"procsup/platform"
+	"procsup/supervisor/keeper"
 	"procsup/supervisor/outcome"
 )
 
 // A plumbing is the files of a run before the spawn.
 type plumbing struct {
-	child [3]*os.File // the command's 0, 1, 2
-	null  *os.File    // the supervisor's, which stays open
-	more  []numbered  // and further ones of the command
-	// ours is for the keeper: read ends of the pipes, the write end of stdin, the
+	child [3]*os.File     // the command's 0, 1, 2
+	null  *os.File        // the supervisor's, which stays open
+	more  []numbered      // and further ones of the command
+	pipes []*capture.Pipe // read ends, until they are the log's
+	ours  []*os.File      // what else we have of it
+	// held is for the keeper: read ends of the pipes, the write end of stdin, the
 	// notify socket, the read ends of fd:N. reattach knows them by this order.
-	ours []*os.File
+	held []keeper.Descriptor
+}
+
+// keep makes f one of ours that the keeper holds.
+func (p *plumbing) keep(f *os.File) error {
+	p.ours = append(p.ours, f)
+	held, err := f.SyscallConn()
+	p.held = append(p.held, held)
+	return err
 }
 
 func (p *plumbing) closeChild() {
@@ -65,17 +74,20 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	defer func() {
 		if f != nil { // at the limit of descriptors nobody should wait for a finalizer
 			closeAll(made.ours)
+			for _, in := range made.pipes {
+				in.Close()
+			}
 		}
 	}()
 	sources := r.sources()
 	for _, src := range sources {
-		ours, theirs, err := platform.Pipe()
+		ours, theirs, err := capture.NewPipe()
 		if err != nil {
 			p.closeChild()
 			return fail("pipe", src.String(), err)
 		}
 		p.child[1+int(src)] = theirs
-		p.ours = append(p.ours, ours)
+		p.pipes, p.held = append(p.pipes, ours), append(p.held, ours)
 	}
 	if r.spec.Merge {
 		p.child[2] = p.child[1]
@@ -90,14 +102,16 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	}
 	s.hook("piped", r)
 	if s.cfg.Keeper != nil {
-		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
+		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.held); err != nil {
 			p.closeChild()
 			return fail("register", "with the keeper", err)
 		}
 	}
 	s.hook("registered", r)
-	for i, src := range sources {
-		if err := r.log.Attach(src, p.ours[i]); err != nil {
+	for _, src := range sources {
+		in := p.pipes[0]
+		p.pipes = p.pipes[1:]
+		if err := r.log.AttachPipe(src, in); err != nil {
 			p.closeChild()
 			return fail("capture", src.String(), err)
 		}
@@ -119,10 +133,6 @@ func (s *Supervisor) captureConfig(r *run) capture.Config {
 	return capture.Config{Dir: s.dir(r.id), MaxOutput: r.spec.MaxOutput, Grown: s.grow, Quota: s.quota, Published: r.captured}
 }
 
-func drainingError() error {
-	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
-}
-
 func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 	switch r.spec.Stdin {
 	case "", "null":
@@ -132,8 +142,9 @@ func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 		if theirs, ours, err = os.Pipe(); err != nil {
 			return err
 		}
-		p.child[0], p.ours = theirs, append(p.ours, ours)
+		p.child[0] = theirs
 		r.keepStdin(ours)
+		return p.keep(ours)
 	default:
 		p.child[0], err = os.Open(r.spec.Stdin)
 	}

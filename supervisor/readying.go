@@ -103,7 +103,9 @@ func (q *readying) open(p *plumbing) (err error) {
 		if q.notify, err = platform.ListenNotify(q.name); err != nil {
 			return err
 		}
-		p.ours = append(p.ours, q.notify)
+		if err := p.keep(q.notify); err != nil {
+			return err
+		}
 	}
 	for _, n := range fds {
 		r, w, err := os.Pipe()
@@ -112,7 +114,9 @@ func (q *readying) open(p *plumbing) (err error) {
 		}
 		p.more = append(p.more, numbered{n, w})
 		q.fds = append(q.fds, r)
-		p.ours = append(p.ours, r)
+		if err := p.keep(r); err != nil {
+			return err
+		}
 	}
 	return nil
 }

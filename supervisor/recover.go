@@ -212,7 +212,7 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	sources := r.sources()
 	for i, src := range sources {
 		if i < len(pipes) {
-			err = errors.Join(err, r.log.Attach(src, pipes[i]))
+			err = errors.Join(err, s.reattachOne(r, src, i, pipes[i]))
 		}
 	}
 	pipes = pipes[min(len(sources), len(pipes)):]
@@ -222,6 +222,21 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 	}
 	r.ready.takeUp(pipes)
 	return err
+}
+
+// reattachOne gives a pipe to the log. At each moment somebody holds it who is
+// asked for it should the keeper die.
+func (s *Supervisor) reattachOne(r *run, src capture.Source, i int, f *os.File) error {
+	defer f.Close()
+	in, err := capture.DupPipe(f)
+	if err != nil {
+		return fmt.Errorf("take pipe for %v: %w", src, err)
+	}
+	if s.cfg.Keeper != nil {
+		s.cfg.Keeper.HoldPipe(string(r.id), i, in)
+	}
+	f.Close() // before it is attached
+	return r.log.AttachPipe(src, in)
 }
 
 // openGroup takes a command up by its number, which the keeper pins, or by the
@@ -236,6 +251,11 @@ func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File, si
 		g, err = pgroup.TakeUp(id, how)
 	} else {
 		g, err = pgroup.TakeUpByPidfd(id, pidfd, how)
+	}
+	if err == nil && s.cfg.Keeper != nil {
+		if held, err := g.Pidfd().SyscallConn(); err == nil {
+			s.cfg.Keeper.HoldPidfd(string(r.id), held)
+		}
 	}
 	s.mu.Lock()
 	r.group = g

@@ -156,6 +156,9 @@ func (r *run) own() {
 		complete = r.log.Drain(r.s.life, drainIdle, drainMax)
 	}
 	if r.s.life.Err() != nil {
+		if r.log != nil {
+			r.log.LetGo()
+		}
 		return // this process goes away; its successor takes the run up
 	}
 	r.endReady()
@@ -224,8 +227,9 @@ func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 	s.hook("settle", r)
 	last := r.lastOutput()
 	if r.log != nil {
-		r.log.Close()
+		r.log.Stop() // until the end is durable, who succeeds the keeper must find what is still open
 	}
+	s.hook("sealed", r)
 	s.mu.Lock()
 	e := outcome.Ending{Started: r.rec.StartedAt, Ended: r.seen.at, Exit: r.seen.exit, Usage: r.seen.usage, Report: report}
 	if stopped {
@@ -258,6 +262,9 @@ func (r *run) settle(report pgroup.Report, stopped, complete bool) {
 
 // release lets go of the leader's number and of what the keeper holds.
 func (r *run) release() {
+	if r.log != nil {
+		r.log.Close()
+	}
 	if r.exits == nil {
 		if _, err := r.group.Reap(); err != nil {
 			r.s.log.Error("reap", "id", r.id, "err", err)

@@ -115,6 +115,10 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	return r, s.write(r, "admitted", nil), nil
 }
 
+func drainingError() error {
+	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
+}
+
 // room refuses what there is no place for, before anything is started.
 func (s *Supervisor) room(sess *session, spec wire.Start) error {
 	if err := sess.inScope(spec.Scope); err != nil {

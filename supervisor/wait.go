@@ -41,7 +41,7 @@ func (s *Supervisor) Wait(ctx context.Context, ref, session string, timeout time
 			}
 		}
 	}
-	rec, err := s.record(s.live(id), id)
+	rec, err := s.outcome(r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +89,21 @@ func (s *Supervisor) live(id handles.ID) *run {
 	return s.runs[id]
 }
 
+// outcome is the record of a run that was waited for; r is nil if it had ended
+// before. That of one that ended and is owed to nobody does not change any more:
+// the journal says the same.
+func (s *Supervisor) outcome(r *run, id handles.ID) (*handles.Record, error) {
+	if r != nil {
+		s.mu.Lock()
+		rec, final := r.rec, r.phase == ended && r.rec.Status.Terminal() && !awaited(&r.rec)
+		s.mu.Unlock()
+		if final {
+			return &rec, nil
+		}
+	}
+	return s.record(s.live(id), id)
+}
+
 // inFront waits at most d for the end of a run that was started in front, and
 // answers with what there is.
 func (s *Supervisor) inFront(ctx context.Context, r *run, id handles.ID, d time.Duration, who *Caller) (*wire.Started, error) {
@@ -102,7 +117,7 @@ func (s *Supervisor) inFront(ctx context.Context, r *run, id handles.ID, d time.
 			return nil, context.Cause(ctx)
 		}
 	}
-	rec, err := s.record(s.live(id), id)
+	rec, err := s.outcome(r, id)
 	if err != nil {
 		return nil, err
 	}

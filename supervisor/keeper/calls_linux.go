@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,25 +14,28 @@ import (
 // Register gives the keeper a second descriptor of each pipe of a run that is
 // about to be spawned. token is what its command will have in PROCSUP_RUN; id
 // is that path's last element. ErrRefused: the keeper holds nothing of it and
-// the run must not be spawned. The files stay the caller's. When the keeper is
-// dead and can be succeeded it returns only if Succeed fails: what was not
-// registered is no failed start, it is one that was cut short.
-func (l *Link) Register(id, token string, pipes []*os.File) error {
+// the run must not be spawned. The pipes stay the caller's, and are asked for
+// when the keeper has died: one that is closed then is handed on as one at its
+// end. When the keeper is dead and can be succeeded it returns only if Succeed
+// fails: what was not registered is no failed start, it is one that was cut short.
+func (l *Link) Register(id, token string, pipes []Descriptor) error {
 	if !validID(id) || len(token) > maxToken || !utf8.ValidString(token) || len(pipes) > maxPipes {
 		return fmt.Errorf("register %.200q with %d pipes: %w", id, len(pipes), os.ErrInvalid)
 	}
-	run := &mirrored{token: token, since: platform.NowTicks(), pidfd: -1}
-	if err := run.take(pipes); err != nil {
-		closeAll(run.pipes)
-		return fmt.Errorf("register %s: %w", id, err)
+	fds := make([]int, len(pipes))
+	for i, d := range pipes {
+		if err := d.Control(func(fd uintptr) { fds[i] = int(fd) }); err != nil {
+			return fmt.Errorf("register %s: pipe %d: %w", id, i, err)
+		}
 	}
+	run := &mirrored{token: token, since: platform.NowTicks(), pipes: slices.Clone(pipes), own: -1}
 	answer := make(chan message, 1)
 	l.mu.Lock()
 	l.seq++
 	m := message{Kind: kindRegister, Seq: l.seq, ID: id, Token: token, Pipes: len(pipes)}
 	l.waiting[m.Seq] = answer
 	l.mu.Unlock()
-	err := l.say(m, run.pipes)
+	err := l.say(m, fds) // they stay open: the caller waits
 	if err == nil {
 		err = l.await(id, answer, run)
 	}
@@ -39,7 +43,6 @@ func (l *Link) Register(id, token string, pipes []*os.File) error {
 		l.mu.Lock()
 		delete(l.waiting, m.Seq)
 		l.mu.Unlock()
-		closeAll(run.pipes)
 		if errors.Is(err, ErrGone) {
 			l.awaitSuccession()
 		}
@@ -48,24 +51,24 @@ func (l *Link) Register(id, token string, pipes []*os.File) error {
 	return nil
 }
 
-// take gets descriptors of our own of a run's pipes.
-func (r *mirrored) take(pipes []*os.File) error {
-	for _, f := range pipes {
-		n := -1
-		rc, err := f.SyscallConn() // Fd would make the pipe blocking for all who share it
-		if err == nil {
-			err = rc.Control(func(fd uintptr) { n = dup(int(fd)) })
+// HoldPipe says that a run's i-th pipe is p from now on, another descriptor of it.
+func (l *Link) HoldPipe(id string, i int, p Descriptor) {
+	l.update(func(m *mirror) {
+		if r := m.runs[id]; r != nil && i < len(r.pipes) {
+			r.pipes[i] = p
 		}
-		if err != nil {
-			return err
+	})
+}
+
+// HoldPidfd gives the pidfd of an adopted run's command, which stays the caller's
+// until the run is settled.
+func (l *Link) HoldPidfd(id string, pidfd Descriptor) {
+	l.update(func(m *mirror) {
+		if r := m.runs[id]; r != nil && r.adopted {
+			r.drop()
+			r.pidfd = pidfd
 		}
-		if n < 0 {
-			soft, _ := platform.FDLimit()
-			return fmt.Errorf("%w: no descriptor is left for a pipe (RLIMIT_NOFILE %d)", ErrRefused, soft)
-		}
-		r.pipes = append(r.pipes, n)
-	}
-	return nil
+	})
 }
 
 func (l *Link) await(id string, answer <-chan message, run *mirrored) error {

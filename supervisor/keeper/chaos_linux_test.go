@@ -160,7 +160,7 @@ func (c *chaos) start(id string, i int) {
 	if err != nil {
 		os.Exit(7)
 	}
-	if err := c.link.Register(id, id, []*os.File{rd}); err != nil {
+	if err := c.link.Register(id, id, descriptors(rd)); err != nil {
 		os.Exit(6)
 	}
 	null, _ := os.Open(os.DevNull)

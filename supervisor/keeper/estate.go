@@ -48,13 +48,23 @@ type estateRun struct {
 	Since    uint64    `json:"since,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Ticks    uint64    `json:"ticks,omitempty"`
+	PipeIDs  []fileID  `json:"pipe_ids,omitempty"` // of Pipes if these may have been closed since; none: they were not
 	Pidfd    int       `json:"pidfd"`
+	PidfdID  *fileID   `json:"pidfd_id,omitempty"`
 	Adopted  bool      `json:"adopted,omitempty"`
 	Stranger bool      `json:"stranger,omitempty"` // no child of this process
 	Pending  bool      `json:"pending,omitempty"`
 	Exit     *exitBody `json:"exit,omitempty"`
 
-	num int // for the order of the list
+	num       int          // for the order of the list
+	held      []Descriptor // what Pipes are the numbers of, when others can close them
+	heldPidfd Descriptor
+}
+
+// A fileID tells an open file from another that got its number, see fstat(2).
+type fileID struct {
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
 }
 
 func parseEstate(b []byte) (e estate, err error) {
@@ -66,7 +76,7 @@ func parseEstate(b []byte) (e estate, err error) {
 	}
 	seen := map[string]bool{}
 	for _, r := range e.Runs {
-		if !validID(r.ID) || seen[r.ID] || len(r.Token) > maxToken || len(r.Pipes) > maxPipes || r.PID < 0 {
+		if !validID(r.ID) || seen[r.ID] || len(r.Token) > maxToken || len(r.Pipes) > maxPipes || r.PID < 0 || len(r.PipeIDs) > 0 && len(r.PipeIDs) != len(r.Pipes) {
 			return e, fmt.Errorf("parse estate: run %q with %d pipes, pid %d", r.ID, len(r.Pipes), r.PID)
 		}
 		seen[r.ID] = true

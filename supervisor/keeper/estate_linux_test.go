@@ -18,7 +18,7 @@ func TestEstateRoundTrip(t *testing.T) {
 		StopAtNS: 4, Lock: 5, Files: []int{6}, Carry: map[string]string{"a": "b"},
 		Runs: []estateRun{{
 			ID: "a", Token: "o/a", Gen: 1, Pipes: []int{7}, Mark: 1<<63 - 1, Since: 9, PID: 10, Ticks: 11,
-			Pidfd: 12, Adopted: true, Stranger: true, Pending: true, Exit: exit,
+			PipeIDs: []fileID{{1, 2}}, Pidfd: 12, PidfdID: &fileID{3, 4}, Adopted: true, Stranger: true, Pending: true, Exit: exit,
 		}},
 	}
 	for _, v := range []any{e, e.Runs[0]} {
@@ -45,6 +45,7 @@ func TestEstateRefuses(t *testing.T) {
 		"generation": `{"format":1}`,
 		"id":         `{"format":1,"generation":1,"runs":[{"id":"../a"}]}`,
 		"twice":      `{"format":1,"generation":1,"runs":[{"id":"a"},{"id":"a"}]}`,
+		"pipe ids":   `{"format":1,"generation":1,"runs":[{"id":"a","pipes":[1,2],"pipe_ids":[{"dev":1,"ino":1}]}]}`,
 		"pid":        `{"format":1,"generation":1,"runs":[{"id":"a","pid":-1}]}`,
 	} {
 		if e, err := parseEstate([]byte(s)); err == nil {

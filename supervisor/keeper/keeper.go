@@ -83,6 +83,13 @@ type Config struct {
 	Grace time.Duration
 }
 
+// A Descriptor is an open file of the supervisor's that the keeper has a second
+// descriptor of. Control calls f with its number, which stays what it is
+// meanwhile; once it is closed Control fails.
+type Descriptor interface {
+	Control(f func(fd uintptr)) error
+}
+
 // A Stage is how the daemon as a whole is doing.
 type Stage int
 

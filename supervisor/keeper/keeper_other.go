@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 )
 
 // Keep is not supported here: there are no subreapers. It returns 1.
@@ -37,7 +36,13 @@ func (*Link) Close() error { return errors.ErrUnsupported }
 func (*Link) Succeed(string, []string) error { return errors.ErrUnsupported }
 
 // Register is not supported here.
-func (*Link) Register(string, string, []*os.File) error { return errors.ErrUnsupported }
+func (*Link) Register(string, string, []Descriptor) error { return errors.ErrUnsupported }
+
+// HoldPipe does nothing here.
+func (*Link) HoldPipe(string, int, Descriptor) {}
+
+// HoldPidfd does nothing here.
+func (*Link) HoldPidfd(string, Descriptor) {}
 
 // Mark runs start.
 func (*Link) Mark(_ string, start func()) { start() }

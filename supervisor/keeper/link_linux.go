@@ -155,13 +155,12 @@ func (l *Link) takeRuns(h *Handover, m message, fds []int) error {
 		for _, fd := range fds[:b.Pipes] {
 			r.Pipes = append(r.Pipes, os.NewFile(uintptr(fd), "pipe"))
 		}
-		pipes := fds[:b.Pipes]
 		if b.Pidfd {
 			r.Pidfd = os.NewFile(uintptr(fds[b.Pipes]), "pidfd")
 		}
 		fds = fds[b.descriptors():]
 		h.Runs = append(h.Runs, r)
-		l.mirror.addRun(r, pipes, b.Mark)
+		l.mirror.addRun(r, b.Mark)
 	}
 	return l.say(ack, nil)
 }

@@ -33,6 +33,7 @@ type manualRun struct {
 	read, write []*os.File
 	pid         int
 	ticks       uint64
+	pidfd       *os.File // of the hand-over, or of holdpidfd
 }
 
 func manualRole([]string) int {
@@ -52,7 +53,7 @@ func manualRole([]string) int {
 	m := &manual{conn: conn.(*net.UnixConn), link: link, raw: sock, carry: h.Carry, runs: map[string]*manualRun{}}
 	rep := report{Event: "handover", Generation: h.Generation, Keeper: h.KeeperPID, Version: h.Version, Files: len(h.Files)}
 	for _, r := range h.Runs {
-		m.runs[r.ID] = &manualRun{read: r.Pipes, pid: r.PID, ticks: r.StartTicks}
+		m.runs[r.ID] = &manualRun{read: r.Pipes, pid: r.PID, ticks: r.StartTicks, pidfd: r.Pidfd}
 		rep.Runs = append(rep.Runs, reportRun{r.ID, r.Token, len(r.Pipes), r.PID, r.StartTicks, r.Pending, r.Exit, r.Pidfd != nil})
 	}
 	m.report(rep)
@@ -191,7 +192,7 @@ func (m *manual) talk(verb, id string, r *manualRun, args []string) (rep report,
 	case "raw": // a packet of whatever bytes
 		return rep, sendPacket(m.raw, []byte(strings.Join(args, " ")), nil)
 	}
-	return rep, errors.New("no such step: " + verb)
+	return rep, m.hold(verb, id, r, args)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -207,11 +208,20 @@ func (m *manual) register(id, pipes string) error {
 		}
 		r.read, r.write = append(r.read, rd), append(r.write, wr)
 	}
-	err := m.link.Register(id, "outer/"+id, r.read)
+	err := m.link.Register(id, "outer/"+id, descriptors(r.read...))
 	if err == nil {
 		m.runs[id] = r
 	}
 	return err
+}
+
+// descriptors are those of files.
+func descriptors(files ...*os.File) (ds []Descriptor) {
+	for _, f := range files {
+		rc, _ := f.SyscallConn()
+		ds = append(ds, rc)
+	}
+	return ds
 }
 
 // spawn runs a script in a shell with the run's first two pipes as stdout and
@@ -258,7 +268,7 @@ func (m *manual) bench(n int) (rep report, err error) {
 	began := time.Now()
 	for i := range n {
 		id := strconv.Itoa(i)
-		if err := errors.Join(m.link.Register(id, id, []*os.File{rd, wr}), m.link.Spawned(id, ident.PID, ident.StartTicks), m.link.Settled(id)); err != nil {
+		if err := errors.Join(m.link.Register(id, id, descriptors(rd, wr)), m.link.Spawned(id, ident.PID, ident.StartTicks), m.link.Settled(id)); err != nil {
 			return rep, err
 		}
 	}

@@ -35,13 +35,14 @@ type mirror struct {
 type mirrored struct {
 	num     int // in the order of registration
 	token   string
-	pipes   []int // descriptors of our own; -1: none was left for it
+	pipes   []Descriptor // the supervisor's own
 	mark    uint64
 	since   uint64
 	pid     int
 	ticks   uint64
-	pidfd   int  // -1: none; of a command that is not our child
-	adopted bool // a supervisor before us spawned it
+	pidfd   Descriptor // of a command that is not our child; nil: none, or own
+	own     int        // the pidfd until HoldPidfd; -1: none
+	adopted bool       // a supervisor before us spawned it
 	pending bool
 	exit    *Exit
 }
@@ -79,10 +80,11 @@ func (m *mirror) add(id string, r *mirrored) {
 }
 
 // addRun takes a run from the hand-over: its command is none of our children.
-func (m *mirror) addRun(r Run, pipes []int, mark uint64) {
-	c := &mirrored{token: r.Token, mark: mark, pidfd: -1, adopted: true, pending: r.Pending, exit: r.Exit}
-	for _, fd := range pipes {
-		c.pipes = append(c.pipes, dup(fd))
+func (m *mirror) addRun(r Run, mark uint64) {
+	c := &mirrored{token: r.Token, mark: mark, own: -1, adopted: true, pending: r.Pending, exit: r.Exit}
+	for _, f := range r.Pipes {
+		rc, _ := f.SyscallConn() // it fails for a nil file only
+		c.pipes = append(c.pipes, rc)
 	}
 	if r.PID != 0 {
 		c.watch(r.PID, r.StartTicks, r.Pidfd)
@@ -100,7 +102,7 @@ func (r *mirrored) watch(pid int, ticks uint64, known *os.File) {
 	r.pid, r.ticks = pid, ticks
 	if known != nil {
 		if rc, err := known.SyscallConn(); err == nil {
-			_ = rc.Control(func(fd uintptr) { r.pidfd = dup(int(fd)) })
+			_ = rc.Control(func(fd uintptr) { r.own = dup(int(fd)) })
 		}
 		return
 	}
@@ -112,7 +114,13 @@ func (r *mirrored) watch(pid int, ticks uint64, known *os.File) {
 		_ = unix.Close(fd)
 		return
 	}
-	r.pidfd = fd
+	r.own = fd
+}
+
+// drop closes the pidfd that is our own.
+func (r *mirrored) drop() {
+	closeAll([]int{r.own})
+	r.own = -1
 }
 
 // dup gives a second descriptor, or -1.
@@ -151,15 +159,13 @@ func (m *mirror) ended(e *Exit) {
 
 func (m *mirror) trim(id string, pipes int) {
 	if r := m.runs[id]; r != nil && pipes < len(r.pipes) {
-		closeAll(r.pipes[pipes:])
 		r.pipes = r.pipes[:pipes]
 	}
 }
 
 func (m *mirror) forget(id string) {
 	if r := m.runs[id]; r != nil {
-		closeAll(r.pipes)
-		closeAll([]int{r.pidfd})
+		r.drop()
 	}
 	delete(m.runs, id)
 }
@@ -222,7 +228,7 @@ func (m *mirror) estate(marks bool) *estate {
 	}
 	for id, r := range m.runs {
 		b := estateRun{
-			ID: id, Token: r.token, Pipes: r.pipes, Mark: r.mark, Since: r.since, PID: r.pid, Ticks: r.ticks, Pidfd: r.pidfd,
+			ID: id, Token: r.token, Mark: r.mark, Since: r.since, PID: r.pid, Ticks: r.ticks, Pidfd: r.own, heldPidfd: r.pidfd, held: r.pipes,
 			Adopted: r.adopted, Stranger: r.adopted && r.pid != 0, Pending: r.pending, Exit: toBody(r.exit), num: r.num,
 		}
 		if !r.adopted {

@@ -57,8 +57,8 @@ func (k *keeper) inherit(e *estate) {
 	k.log.Warn("the keeper is succeeded", "generation", k.gen, "handles", len(k.runs))
 }
 
-// noHoles puts a pipe at its end in the place of one for which no descriptor
-// was left: pipes are told apart by their order.
+// noHoles puts a pipe at its end in the place of one that was closed: pipes are
+// told apart by their order.
 func noHoles(pipes []int) []int {
 	for i, fd := range pipes {
 		var ends [2]int

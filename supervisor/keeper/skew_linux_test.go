@@ -155,7 +155,7 @@ func (k *fakeKeeper) useAndDie(l *Link) {
 	t := k.t
 	t.Helper()
 	answered := make(chan error, 1)
-	go func() { answered <- l.Register("c", "c", []*os.File{os.Stdin}) }() // ends with the answer
+	go func() { answered <- l.Register("c", "c", descriptors(os.Stdin)) }() // ends with the answer
 	m, fds := k.hear()
 	closeAll(fds)
 	k.say(fmt.Sprintf(`{"kind":"ack","seq":%d,"count":1}`, m.Seq)) // an older one gives no mark
