@@ -162,8 +162,8 @@ func parseGuard(args []string) (r Remote, l Ladder, at int64, err error) {
 		return r, l, 0, fmt.Errorf("guard: bad pid %q", args[0])
 	}
 	sig, err := strconv.Atoi(args[2])
-	if err != nil {
-		return r, l, 0, fmt.Errorf("guard: %w", err)
+	if err != nil || sig < 0 || sig > 64 { // _NSIG of Linux
+		return r, l, 0, fmt.Errorf("guard: bad signal %q", args[2])
 	}
 	l.Signal = syscall.Signal(sig)
 	if l.Grace, err = time.ParseDuration(args[3]); err != nil {

@@ -46,8 +46,11 @@ func (s *Supervisor) Acknowledge(ctx context.Context, name string, req wire.Ackn
 	}
 	a := &wire.Acknowledged{Batch: req.Batch, Count: len(commits), Pending: len(sess.owed)}
 	if len(commits) > 0 {
+		sess.settling = commits
 		s.announce(sess)
 		sess.changed()
+	} else { // another call may be settling it
+		commits = sess.settling
 	}
 	s.mu.Unlock()
 	if err := committed(commits, "record the acknowledgement"); err != nil {
@@ -59,7 +62,11 @@ func (s *Supervisor) Acknowledge(ctx context.Context, name string, req wire.Ackn
 	return a, nil
 }
 
-// wasBatch refuses a batch that never was.
+// repeatable is among how many newest entries a batch is looked for that went
+// back into the inbox: who acknowledges again does so soon.
+const repeatable = 100_000
+
+// wasBatch refuses a batch that was never acknowledged.
 func (s *Supervisor) wasBatch(ctx context.Context, name, batch string) error {
 	d, err := s.Deliveries(ctx, name, 0)
 	if err != nil {
@@ -67,6 +74,16 @@ func (s *Supervisor) wasBatch(ctx context.Context, name, batch string) error {
 	}
 	for _, x := range d.Deliveries {
 		if x.Batch == batch {
+			return nil
+		}
+	}
+	back, err := s.journal.Returned(repeatable)
+	if err != nil {
+		return err
+	}
+	for _, e := range back {
+		var b struct{ Batch, Session string }
+		if json.Unmarshal(e.Body, &b) == nil && b.Batch == batch && b.Session == name {
 			return nil
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Supervisor) endSession(ctx context.Context, sess *session, e ending) (*
 		return nil, err
 	}
 	rep := &wire.SessionReport{Session: sess.rec.Name, Ended: []handles.ID{}, Dropped: []handles.ID{}, StillActive: []handles.ID{}, StillRunning: []handles.Process{}}
-	if sess.closed() && len(sess.live) == 0 {
+	if sess.closed() && len(sess.live)+len(sess.owed) == 0 {
 		s.mu.Unlock()
 		return rep, nil
 	}

@@ -20,6 +20,8 @@ type owed struct {
 	reader *reader // who took it; nil: it waits
 	told   bool    // a reader was given it
 	again  bool    // and is given it once more
+
+	taken *journal.Commit // that it was taken; nil: long ago
 }
 
 // give marks it as given to a reader.
@@ -103,24 +105,26 @@ func (s *Supervisor) recoverOwed() error {
 		if err != nil {
 			return err
 		}
-		o := &owed{rec: *rec, told: rec.Batch != ""}
-		if rec.Batch != "" {
-			if o.reader, err = s.lastReader(row.ID); err != nil {
-				return err
-			}
-			s.watchReader(s.session(row.Session), o.reader)
+		o := &owed{rec: *rec}
+		if o.reader, o.told, err = s.lastReader(row.ID); err != nil {
+			return err
 		}
+		if rec.Batch == "" { // it was returned, or never taken
+			o.reader = nil
+		}
+		s.watchReader(s.session(row.Session), o.reader)
 		s.session(row.Session).owed[rec.HandleID] = o
 		s.owed++
 	}
 	return nil
 }
 
-// lastReader is who took the end of a run last, as the journal tells.
-func (s *Supervisor) lastReader(id string) (*reader, error) {
+// lastReader is who took the end of a run last, as the journal tells, and
+// whether anybody has.
+func (s *Supervisor) lastReader(id string) (*reader, bool, error) {
 	es, err := s.journal.Entries(0, id, 0)
 	if err != nil {
-		return nil, fmt.Errorf("recover inboxes: %w", err)
+		return nil, false, fmt.Errorf("recover inboxes: %w", err)
 	}
 	for _, e := range slices.Backward(es) {
 		if e.Kind != "taken" {
@@ -130,11 +134,11 @@ func (s *Supervisor) lastReader(id string) (*reader, error) {
 			Reader *reader `json:"reader"`
 		}
 		if err := json.Unmarshal(e.Body, &b); err != nil {
-			return nil, fmt.Errorf("read who took %s: %w", id, err)
+			return nil, false, fmt.Errorf("read who took %s: %w", id, err)
 		}
-		return b.Reader, nil
+		return b.Reader, true, nil
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // Pending counts what is owed, and lists it if asked.
@@ -238,14 +242,11 @@ func (s *Supervisor) takeNow(sess *session, most int, who Caller) (*wire.Batch, 
 			id = o.rec.Batch
 		}
 	}
-	var commits []*journal.Commit
 	switch {
 	case id != "":
 		for _, o := range sess.owed {
-			if o.rec.Batch == id {
-				if !mine {
-					commits = append(commits, s.take(sess, o, id, me))
-				}
+			if o.rec.Batch == id && !mine {
+				s.take(sess, o, id, me)
 			}
 		}
 	case len(fresh) > 0:
@@ -255,13 +256,15 @@ func (s *Supervisor) takeNow(sess *session, most int, who Caller) (*wire.Batch, 
 			fresh = fresh[:most]
 		}
 		for _, o := range fresh {
-			commits = append(commits, s.take(sess, o, id, me))
+			s.take(sess, o, id, me)
 		}
 	default:
 		return b, nil
 	}
+	var commits []*journal.Commit
 	for _, o := range sess.owed {
 		if o.rec.Batch == id {
+			commits = o.awaitTaken(commits)
 			o.give()
 			b.Redelivered = b.Redelivered || o.again
 		}
@@ -273,11 +276,21 @@ func (s *Supervisor) takeNow(sess *session, most int, who Caller) (*wire.Batch, 
 	return b, commits
 }
 
-// take gives one end to a reader. s.mu is held.
-func (s *Supervisor) take(sess *session, o *owed, batch string, to *reader) *journal.Commit {
+// take gives one end to a reader, who is told once that is durable. s.mu is held.
+func (s *Supervisor) take(sess *session, o *owed, batch string, to *reader) {
 	o.rec.Batch, o.reader = batch, to
 	s.watchReader(sess, to)
-	return s.writeRecord(&o.rec, "taken", map[string]any{"batch": batch, "reader": to})
+	o.taken = s.writeRecord(&o.rec, "taken", map[string]any{"batch": batch, "reader": to})
+}
+
+// awaitTaken adds what an answer with it has to wait for, whoever's call took
+// it: the end of a run takes it for who waits, and a reader may ask twice at
+// once. s.mu is held.
+func (o *owed) awaitTaken(commits []*journal.Commit) []*journal.Commit {
+	if o.taken == nil {
+		return commits
+	}
+	return append(commits, o.taken)
 }
 
 // watchReader tells the session when a reader dies: what it took and did not
@@ -317,17 +330,17 @@ func (s *Supervisor) takeOne(id handles.ID, name string, who Caller) (batch stri
 		return "", false, nil
 	}
 	o, me := sess.owed[id], readerOf(who)
-	var commits []*journal.Commit
 	switch {
 	case o.rec.Batch != "" && o.reader != nil && *o.reader == *me:
 	case o.rec.Batch == "" || o.reader.free():
-		commits = append(commits, s.take(sess, o, handles.NewBatchID(), me))
+		s.take(sess, o, handles.NewBatchID(), me)
 	default:
 		s.mu.Unlock()
 		return "", false, nil
 	}
 	o.give()
 	batch, again = o.rec.Batch, o.again
+	commits := o.awaitTaken(nil)
 	s.mu.Unlock()
 	return batch, again, committed(commits, "record what was taken")
 }

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,9 @@ func (s *Supervisor) removeBefore(moment time.Time) {
 // between the two removals left.
 func (s *Supervisor) removeOutput(moment time.Time) (n int) {
 	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "handles"))
+	if errors.Is(err, fs.ErrNotExist) { // nothing was captured yet
+		return 0
+	}
 	if err != nil {
 		s.log.Error("look for old output", "err", err)
 	}

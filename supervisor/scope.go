@@ -56,8 +56,8 @@ func (s *Supervisor) OpenScope(_ context.Context, name string, req handles.Scope
 	return &sc, committed(commit, "record scope "+req.Name)
 }
 
-// open is a session that takes new work; a name that was never used is opened.
-// s.mu is held.
+// open is a session that takes new work; one of a name that was never used is
+// added by whoever gives it work. s.mu is held.
 func (s *Supervisor) open(name string) (*session, error) {
 	if name == "" {
 		name = DefaultSession
@@ -68,10 +68,14 @@ func (s *Supervisor) open(name string) (*session, error) {
 	if !goodName.MatchString(name) {
 		return nil, invalid("session", "%.80q is not a name (letters, digits and _.:@+- , at most 64)", name)
 	}
-	if sess := s.sessions[name]; sess != nil && sess.closed() {
+	sess := s.sessions[name]
+	switch {
+	case sess == nil:
+		return s.firstSession(name), nil
+	case sess.closed():
 		return nil, closedError(sess)
 	}
-	return s.session(name), nil
+	return sess, nil
 }
 
 // openScope adds it. s.mu is held.
@@ -92,6 +96,7 @@ func (s *Supervisor) openScope(sess *session, req handles.Scope) (handles.Scope,
 		return req, nil, &handles.Error{Code: handles.CodeFull, ID: sess.rec.Name, Message: fmt.Sprintf("session %s has %d scopes, which is its limit", sess.rec.Name, wire.MaxScopes), Hint: "procsup session reset takes them away"}
 	}
 	sc := handles.Scope{Name: req.Name, Parent: req.Parent}
+	s.sessions[sess.rec.Name] = sess
 	sess.rec.Scopes = append(sess.rec.Scopes, sc)
 	return sc, []*journal.Commit{s.writeSession(sess, "scope_open", false)}, nil
 }

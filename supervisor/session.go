@@ -27,6 +27,7 @@ type session struct {
 	owed   map[handles.ID]*owed
 	armed  bool // the next end that is owed may be announced
 
+	settling []*journal.Commit // the last acknowledgement
 	notices  *handles.Ring[wire.Notice]
 	base     int64         // number of the notice before the first
 	bell     chan struct{} // closed at each change
@@ -47,19 +48,31 @@ func (s *Supervisor) session(name string) *session {
 	if sess := s.sessions[name]; sess != nil {
 		return sess
 	}
-	sess := s.newSession(handles.Session{Name: name, Status: handles.SessionOpen, Generation: 1, CreatedAt: time.Now().UTC()})
+	sess := s.firstSession(name)
+	s.sessions[name] = sess
+	return sess
+}
+
+// firstSession makes a session that is not there until it is added: what is
+// refused leaves none behind. s.mu is held.
+func (s *Supervisor) firstSession(name string) *session {
+	sess := s.makeSession(handles.Session{Name: name, Status: handles.SessionOpen, Generation: 1, CreatedAt: time.Now().UTC()})
 	sess.stored = name == DefaultSession // always there
 	return sess
 }
 
 // newSession adds a session. s.mu is held.
 func (s *Supervisor) newSession(rec handles.Session) *session {
-	sess := &session{
+	sess := s.makeSession(rec)
+	s.sessions[rec.Name] = sess
+	return sess
+}
+
+func (s *Supervisor) makeSession(rec handles.Session) *session {
+	return &session{
 		rec: rec, live: map[handles.ID]*run{}, owed: map[handles.ID]*owed{}, armed: true, base: s.journal.LastSeq(),
 		notices: handles.NewRing[wire.Notice](wire.NoticeRing), bell: make(chan struct{}),
 	}
-	s.sessions[rec.Name] = sess
-	return sess
 }
 
 // closed reports whether it takes no new work.
@@ -348,6 +361,7 @@ func (s *Supervisor) resumeSessions() {
 	s.mu.Unlock()
 	for _, sess := range all {
 		s.watchBind(sess)
+		s.finishEnding(sess)
 		s.mu.Lock()
 		if sess.closed() && len(sess.live) == 0 {
 			s.hush(sess)
@@ -357,5 +371,25 @@ func (s *Supervisor) resumeSessions() {
 		if orphaned {
 			go s.awaitAttach(sess) // ends after attachGrace, or with this process
 		}
+	}
+}
+
+// finishEnding does what is left of an end that was decided, and cut short by the
+// end of the last supervisor: nobody may ask for it again.
+func (s *Supervisor) finishEnding(sess *session) {
+	s.mu.Lock()
+	closed, why := sess.closed() && len(sess.live)+len(sess.owed) > 0, sess.rec.Why
+	var cut []*run
+	for _, r := range sess.live {
+		if sc := sess.scope(r.spec.Scope); sc != nil && sc.Cancelled != 0 {
+			cut = append(cut, r)
+		}
+	}
+	s.mu.Unlock()
+	for _, r := range cut {
+		s.decide(r, decision{kind: "cancel", cause: handles.CauseScope, by: "host", reason: "scope " + r.spec.Scope + " was cancelled", ladder: ladder(r.spec)})
+	}
+	if closed {
+		go s.endSession(context.Background(), sess, ending{kind: "session_close", by: "host", why: why, closes: true}) // bounded by the ladders
 	}
 }

@@ -88,6 +88,7 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	if err := s.room(sess, spec); err != nil {
 		return nil, nil, err
 	}
+	s.sessions[sess.rec.Name] = sess
 	if !sess.stored {
 		s.writeSession(sess, "session_open", false) // committed with or before the run
 	}

@@ -138,6 +138,10 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.write(w)
 		return
 	}
+	if r.URL.Path == wire.PathShutdown {
+		d.lastAnswer(w, r)
+		return
+	}
 	d.mux.ServeHTTP(w, r)
 }
 

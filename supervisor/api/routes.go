@@ -252,10 +252,7 @@ func (d *Door) stops(a huma.API) {
 					return nil, fail(err)
 				}
 			}
-			select {
-			case d.requests <- Request{Replace: req.Replace, Exe: req.Exe}:
-			default: // one is pending
-			}
+			afterAnswer(ctx, Request{Replace: req.Replace, Exe: req.Exe})
 			return answer(a, nil)
 		})
 }

@@ -15,7 +15,7 @@ type queries struct {
 	unfinished, run, spec, key, entries, entriesOf *sql.Stmt
 	all, bySession, byLive, bySessionLive          *sql.Stmt
 	byID, byPrefix, byName, byNameAnywhere         *sql.Stmt
-	owed, sessions, delivered                      *sql.Stmt
+	owed, sessions, delivered, returned            *sql.Stmt
 }
 
 const runColumns = "SELECT run.id, run.session, run.name, run.status, run.live, run.created, run.revision, run.seq, run.record, run.owed"
@@ -55,6 +55,7 @@ func (j *Journal) openReads() error {
 		{&j.q.owed, runColumns + ", NULL FROM run WHERE owed = 1 ORDER BY run.created, run.id"},
 		{&j.q.sessions, "SELECT name, live, seq, record FROM session ORDER BY name"},
 		{&j.q.delivered, "SELECT seq, at, kind, run, body FROM journal WHERE kind = 'delivered' ORDER BY seq DESC LIMIT ?"},
+		{&j.q.returned, "SELECT seq, at, kind, run, body FROM journal WHERE seq > (SELECT max(seq) FROM journal) - ? AND kind = 'returned' ORDER BY seq DESC"},
 	} {
 		if *q.to, err = db.Prepare(q.sql); err != nil {
 			return errors.Join(fmt.Errorf("prepare %q: %w", q.sql, err), db.Close())

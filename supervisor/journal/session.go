@@ -32,7 +32,14 @@ func (j *Journal) Delivered(limit int) ([]Entry, error) {
 	if limit <= 0 {
 		limit = -1
 	}
-	rows, err := j.query(j.q.delivered, limit)
+	return dated(j.query(j.q.delivered, limit))
+}
+
+// Returned are the entries of kind returned among the newest so many of all,
+// newest first.
+func (j *Journal) Returned(among int) ([]Entry, error) { return dated(j.query(j.q.returned, among)) }
+
+func dated(rows *sql.Rows, err error) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "say" {
 		os.Exit(say.Main(os.Args[2:]))
 	}
+	if socket := os.Getenv(readerEnv); socket != "" {
+		os.Exit(readerMain(socket))
+	}
 	flag.Parse()
 	os.Exit(mainCode(m))
 }

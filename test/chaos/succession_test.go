@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"procsup/handles"
+	"procsup/supervisor/client"
 )
 
 // A supervisor that demands a newer keeper: the keeper executes its program in
@@ -148,4 +149,35 @@ func TestLeftoversOfADeadKeepersCommand(t *testing.T) {
 			t.Errorf("%d (%s) is left", pid, commandOf(pid))
 		}
 	}
+}
+
+// A client that comes for the first time while the keeper's place is taken waits
+// for the daemon, as one that was there before (found by TestSoak).
+func TestNewClientsDuringSuccession(t *testing.T) {
+	d := startDaemon(t, shortDir(t))
+	ctx, stop := context.WithCancel(context.Background())
+	var knocks sync.WaitGroup
+	defer knocks.Wait()
+	defer stop()
+	for range 2 {
+		knocks.Go(func() {
+			for ctx.Err() == nil {
+				c := client.New(client.Config{Socket: d.socket(), State: d.state(), Patience: 20 * time.Second})
+				if _, err := c.Hello(context.Background()); err != nil {
+					t.Errorf("hello: %v", err)
+				}
+				c.Close()
+			}
+		})
+	}
+	for range *keeperKills {
+		hello, err := d.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(100 * time.Millisecond) // a supervisor that is not ready does not take its keeper's place
+		d.killKeeper(t, hello)
+	}
+	stop()
+	knocks.Wait()
 }
