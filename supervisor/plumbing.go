@@ -90,7 +90,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	}
 	s.hook("piped", r)
 	if s.cfg.Keeper != nil {
-		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.ours); err != nil {
+		if err := s.cfg.Keeper.RegisterMarked(string(r.id), string(r.id), platform.MarkFor(string(r.id)), p.ours); err != nil {
 			p.closeChild()
 			return fail("register", "with the keeper", err)
 		}

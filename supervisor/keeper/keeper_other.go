@@ -39,6 +39,9 @@ func (*Link) Succeed(string, []string) error { return errors.ErrUnsupported }
 // Register is not supported here.
 func (*Link) Register(string, string, []*os.File) error { return errors.ErrUnsupported }
 
+// RegisterMarked is not supported here.
+func (*Link) RegisterMarked(string, string, uint64, []*os.File) error { return errors.ErrUnsupported }
+
 // Mark runs start.
 func (*Link) Mark(_ string, start func()) { start() }
 
