@@ -160,6 +160,7 @@ type Report struct {
 	Signals   []Sent
 	Leftovers []Member // alive when the leader ended by itself
 	Survivors []Member // alive at the end; empty means nothing is left
+	Kept      bool     // they are leftovers that were to be left alone
 }
 
 // A StartError says at which step a command could not be started.

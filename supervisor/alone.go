@@ -140,11 +140,16 @@ func (s *Supervisor) loseTree(r *run, why string) {
 		s.lose(r, why)
 		return
 	}
+	s.mu.Lock()
+	if r.phase = observed; r.stop != nil { // also of what was to be waited for
+		wake(r.late)
+	}
+	s.mu.Unlock()
 	s.owners.Add(1)
 	go func() { // ends within the ladder, with the policy wait when the tree has
 		defer s.owners.Done()
 		g := pgroup.TakeUpLeft(pgroup.Remote{Session: true, Cgroup: home, Token: string(r.id), Mark: mark})
-		rep := g.Finish(leftover(r.spec), 0, ladder(r.spec), r.hurry)
+		rep := r.finish(g, 0, newAlarm(r.spec.DeadlineMS, r.rec.StartedAt), nil)
 		g.Release()
 		if s.life.Err() != nil {
 			return

@@ -65,6 +65,9 @@ func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !workInFlight(r.phase, r.generation, s.fence) {
+		if r.phase == observed && (d.cause != handles.CauseOwnerGone || r.front()) {
+			wake(r.late)
+		}
 		return r.stop, false
 	}
 	if holds(r.stop, d) || d.cause == handles.CauseOwnerGone && !r.front() || d.unready && !r.rec.Readiness.FirstAt.IsZero() {

@@ -34,7 +34,7 @@ func TestServers(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			p := scriptParams("testdata/servers", level)
 			script := p.Setup
-			p.Setup = func(e *testscript.Env) error { return errors.Join(setupDaemon(e), script(e)) }
+			p.Setup = func(e *testscript.Env) error { return errors.Join(script(e), setupDaemon(e)) }
 			for name, f := range map[string]func(*testscript.TestScript, bool, []string){
 				"begin": cmdBegin, "family": cmdFamily, "nobody": cmdNobody, "refused": cmdRefused, "matched": cmdMatched, "killdaemon": cmdKillDaemon,
 			} {
@@ -98,8 +98,26 @@ func cmdBegin(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: begin VAR ARG...")
 	}
-	cmdRC(ts, false, append([]string{"0", "procsup", "start", "--containment=" + ts.Getenv("LEVEL")}, args[1:]...))
-	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+	id := procsup(ts, append([]string{"start", "--containment=" + ts.Getenv("LEVEL")}, args[1:]...)...)
+	ts.Setenv(args[0], strings.TrimSpace(id))
+}
+
+// procsup runs it and gives its output: no holder of that can keep it open for
+// longer than a test may take.
+func procsup(ts *testscript.TestScript, args ...string) string {
+	cmd := buildCmd(ts, append([]string{"procsup"}, args...))
+	defer cmd.Stdin.(*os.File).Close()
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, patience
+	ts.Check(cmd.Start())
+	end := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer end.Stop()
+	err := cmd.Wait()
+	ts.Logf("%s%s", out.Bytes(), said.Bytes())
+	if err != nil {
+		ts.Fatalf("procsup %q: %v", args, err)
+	}
+	return out.String()
 }
 
 // cmdMatched puts what the first group of an expression matches in the output of
@@ -139,9 +157,8 @@ func leaderOf(ts *testscript.TestScript, who string) int {
 	if !strings.HasPrefix(who, "hto-") {
 		return pidsOf(ts, who)[0]
 	}
-	cmdRC(ts, false, []string{"0", "procsup", "show", "--json", who})
 	var rec struct{ PID int }
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &rec))
+	ts.Check(json.Unmarshal([]byte(procsup(ts, "show", "--json", who)), &rec))
 	return rec.PID
 }
 
@@ -189,10 +206,10 @@ func cmdKillDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: killdaemon supervisor|both")
 	}
-	cmdRC(ts, false, []string{"0", "procsup", "daemon", "--status"})
 	var supervisor, keeper int
-	if _, err := fmt.Sscanf(ts.ReadFile("stdout"), "supervisor %d, keeper %d,", &supervisor, &keeper); err != nil {
-		ts.Fatalf("%q: %v", ts.ReadFile("stdout"), err)
+	status := procsup(ts, "daemon", "--status")
+	if _, err := fmt.Sscanf(status, "supervisor %d, keeper %d,", &supervisor, &keeper); err != nil {
+		ts.Fatalf("%q: %v", status, err)
 	}
 	if args[0] == "both" {
 		// Stopped first: neither sees the other die and succeeds it.
