@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,11 +37,25 @@ func outlived(t *testing.T, policy pgroup.Leftover) (req wire.Start, number func
 	}
 }
 
+// waitSoon is mustWait where a fault would be to wait for what outlives the test.
+func waitSoon(t *testing.T, s *Supervisor, id handles.ID, number func() int) *handles.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	w, err := s.Wait(ctx, string(id), "", 0)
+	if err == nil && w.Record != nil {
+		return w.Record
+	}
+	t.Errorf("it waits on: %+v, %v", w, err)
+	_ = unix.Kill(number(), unix.SIGKILL)
+	return mustWait(t, s, id)
+}
+
 // A1, D1: a stop of any kind that comes after the leader's end reaches what is
 // waited for, and the ending stays the leader's own.
 func TestA1_LateStopsEndTheWaiting(t *testing.T) {
 	cancelled := func(t *testing.T, s *Supervisor, id handles.ID) {
-		c, err := s.Cancel(t.Context(), string(id), "", wire.Cancel{})
+		c, err := s.Cancel(t.Context(), string(id), "", wire.Cancel{WaitResultMS: 10_000})
 		if err != nil || c.Cancelled || c.Stopping {
 			t.Errorf("cancel %+v, %v", c, err)
 		}
@@ -80,7 +95,7 @@ func TestA1_LateStopsEndTheWaiting(t *testing.T) {
 			if how.stop != nil {
 				how.stop(t, s, a.HandleID)
 			}
-			rec := mustWait(t, s, a.HandleID)
+			rec := waitSoon(t, s, a.HandleID, number)
 			if rec.Status != handles.Failed || rec.ExitCode == nil || *rec.ExitCode != 3 || rec.Stop != nil {
 				t.Errorf("record %+v", rec)
 			}
@@ -105,8 +120,9 @@ func TestA1_CallersEndEndsTheWaiting(t *testing.T) {
 	<-g.reached
 	close(g.open)
 	leave()
+	rec := waitSoon(t, s, id, number)
 	<-ended
-	if rec := mustWait(t, s, id); rec.ExitCode == nil || *rec.ExitCode != 3 || len(rec.Cleanup.Survivors) != 0 {
+	if rec.ExitCode == nil || *rec.ExitCode != 3 || len(rec.Cleanup.Survivors) != 0 {
 		t.Errorf("record %+v", rec)
 	}
 	if st, err := platform.ReadStat(number()); err == nil && st.Alive() {
