@@ -127,8 +127,9 @@ type Usage struct {
 // Cleanup is what was done to end the tree and what is left of it.
 type Cleanup struct {
 	Signals   []Sent    `json:"signals"`
-	Leftovers []Process `json:"leftovers"` // alive when the leader ended by itself
-	Survivors []Process `json:"survivors"` // alive at the end of everything
+	Leftovers []Process `json:"leftovers"`      // alive when the leader ended by itself
+	Survivors []Process `json:"survivors"`      // alive at the end of everything
+	Kept      bool      `json:"kept,omitempty"` // the survivors were to be left alone
 }
 
 // Sent is one step of a stop.

@@ -65,7 +65,7 @@ func newGroup(session bool, token string) *Group {
 // must call Reap in the end.
 func Start(c Command, cfg Config) (*Group, error) {
 	g := newGroup(c.Session, cfg.Token)
-	g.wantMark = cfg.Mark
+	g.wantMark, g.mark = cfg.Mark && cfg.BornWith == 0, cfg.BornWith
 	if err := g.contain(cfg); err != nil {
 		return nil, err
 	}

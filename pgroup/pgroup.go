@@ -95,6 +95,9 @@ type Config struct {
 	// RLIMIT_LOCKS (getrlimit(2)), a limit that Linux has not looked at since
 	// 2.4.25 but keeps. Only at level Tree, which has nothing surer.
 	Mark bool
+	// BornWith is the mark of this kind that Start is called under, by the caller
+	// (platform.MarkChildren), at any level; 0 = none.
+	BornWith uint64
 	// Many says that thousands of commands may live at once: each then holds
 	// one descriptor while it runs, its pidfd.
 	Many bool
@@ -157,6 +160,7 @@ type Report struct {
 	Signals   []Sent
 	Leftovers []Member // alive when the leader ended by itself
 	Survivors []Member // alive at the end; empty means nothing is left
+	Kept      bool     // they are leftovers that were to be left alone
 }
 
 // A StartError says at which step a command could not be started.

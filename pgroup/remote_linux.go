@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -133,7 +134,7 @@ func (f *finder) addRemote() {
 	g.dropHomes(all)
 	ours := map[int]bool{g.pid: !ended(g.done)}
 	for pid, p := range all {
-		if lives && g.inGroup(p.Stat) || g.known(p.Stat) || g.marked(pid) || g.token != "" && p.token != "" && tokenBelow(p.token, g.token) {
+		if lives && g.inGroup(p.Stat) || g.known(p.Stat) || g.mark != 0 && p.mark() == g.mark || g.token != "" && p.token != "" && tokenBelow(p.token, g.token) {
 			ours[pid] = true
 		}
 	}
@@ -158,7 +159,8 @@ func (f *finder) addRemote() {
 // A process is what a scan of all shows of one.
 type process struct {
 	platform.Stat
-	token string // "" = none, or not to be read
+	token string        // "" = none, or not to be read
+	mark  func() uint64 // read when somebody asks
 }
 
 // everyone is scanned once for all commands that ask at the same time.
@@ -167,7 +169,7 @@ var everyone asked[map[int]process]
 func scanAll() map[int]process {
 	all := map[int]process{}
 	platform.ScanProcesses(func(st platform.Stat) {
-		p := process{Stat: st}
+		p := process{Stat: st, mark: sync.OnceValue(func() uint64 { return platform.MarkOf(st.PID) })}
 		if st.PID != os.Getpid() {
 			p.token, _, _ = platform.Environ(st.PID, TokenVar)
 		}

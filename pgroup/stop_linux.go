@@ -52,7 +52,7 @@ func (g *Group) Finish(policy Leftover, linger time.Duration, l Ladder, next <-c
 	left := describe(g.members())
 	switch policy {
 	case Keep:
-		return Report{Leftovers: left, Survivors: left}
+		return Report{Leftovers: left, Survivors: left, Kept: len(left) > 0}
 	case Wait:
 		if s.empty(time.Time{}) == allGone {
 			return Report{Leftovers: left}

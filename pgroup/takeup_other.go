@@ -16,6 +16,7 @@ type Remote struct {
 	Many    bool
 	Cgroup  string
 	Token   string
+	Mark    uint64
 
 	Siblings *Siblings
 }
@@ -39,8 +40,14 @@ func TakeUpByPidfd(id platform.Identity, _ *os.File, _ Remote) (*Group, error) {
 // A Found is never made here.
 type Found struct{ Leader platform.Identity }
 
-// FindByToken finds nothing here.
-func FindByToken() map[string]Found { return nil }
+// Left is always empty here.
+type Left struct{}
+
+// FindLeft finds nothing here.
+func FindLeft() Left { return Left{} }
+
+// Of finds nothing here.
+func (Left) Of(string, uint64) (Found, bool) { return Found{}, false }
 
 // CgroupHolds is false here.
 func CgroupHolds(string) bool { return false }

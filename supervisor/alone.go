@@ -112,7 +112,8 @@ func (s *Supervisor) endedUnseen() string {
 // findLeader looks for the command of a run that was spawned by processes which
 // died before the journal had its number.
 func (s *Supervisor) findLeader(r *run) bool {
-	id := s.tokens()[string(r.id)].Leader
+	found, _ := s.left().Of(string(r.id), platform.MarkFor(string(r.id)))
+	id := found.Leader
 	if id.PID == 0 {
 		return false
 	}
@@ -133,17 +134,22 @@ func (s *Supervisor) findLeader(r *run) bool {
 // loseTree ends a run whose leader is gone and deals with what it left behind as
 // if it had just ended.
 func (s *Supervisor) loseTree(r *run, why string) {
-	_, carried := s.tokens()[string(r.id)]
-	home := s.cgroupOf(r.id)
+	mark, home := platform.MarkFor(string(r.id)), s.cgroupOf(r.id)
+	_, carried := s.left().Of(string(r.id), mark)
 	if !carried && !pgroup.CgroupHolds(home) {
 		s.lose(r, why)
 		return
 	}
+	s.mu.Lock()
+	if r.phase = observed; r.stop != nil { // also of what was to be waited for
+		wake(r.late)
+	}
+	s.mu.Unlock()
 	s.owners.Add(1)
 	go func() { // ends within the ladder, with the policy wait when the tree has
 		defer s.owners.Done()
-		g := pgroup.TakeUpLeft(pgroup.Remote{Session: true, Cgroup: home, Token: string(r.id)})
-		rep := g.Finish(leftover(r.spec), 0, ladder(r.spec), r.hurry)
+		g := pgroup.TakeUpLeft(pgroup.Remote{Session: true, Cgroup: home, Token: string(r.id), Mark: mark})
+		rep := r.finish(g, 0, newAlarm(r.spec.DeadlineMS, r.rec.StartedAt), nil)
 		g.Release()
 		if s.life.Err() != nil {
 			return

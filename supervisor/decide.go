@@ -64,10 +64,14 @@ func cameFirst(st *stop, p phase, observedSeq int64) bool {
 func (s *Supervisor) decide(r *run, d decision) (*stop, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	idle := d.cause == handles.CauseOwnerGone && !r.front() || d.unready && !r.rec.Readiness.FirstAt.IsZero()
 	if !workInFlight(r.phase, r.generation, s.fence) {
+		if r.phase == observed && !idle {
+			wake(r.late)
+		}
 		return r.stop, false
 	}
-	if holds(r.stop, d) || d.cause == handles.CauseOwnerGone && !r.front() || d.unready && !r.rec.Readiness.FirstAt.IsZero() {
+	if idle || holds(r.stop, d) {
 		return r.stop, false
 	}
 	if d.ladder == (pgroup.Ladder{}) {

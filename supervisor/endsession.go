@@ -247,7 +247,7 @@ func (s *Supervisor) awaitEnds(ctx context.Context, live []*run, e ending, rep *
 // survivors are the processes that the end of a run could not end.
 func (s *Supervisor) survivors(id handles.ID) []handles.Process {
 	rec, err := s.record(nil, id)
-	if err != nil {
+	if err != nil || rec.Cleanup.Kept {
 		return nil
 	}
 	return rec.Cleanup.Survivors

@@ -102,7 +102,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	}
 	s.hook("piped", r)
 	if s.cfg.Keeper != nil {
-		if err := s.cfg.Keeper.Register(string(r.id), string(r.id), p.held); err != nil {
+		if err := s.cfg.Keeper.RegisterMarked(string(r.id), string(r.id), platform.MarkFor(string(r.id)), p.held); err != nil {
 			p.closeChild()
 			return fail("register", "with the keeper", err)
 		}

@@ -243,7 +243,7 @@ func (s *Supervisor) reattachOne(r *run, src capture.Source, i int, f *os.File) 
 // keeper's pidfd where it cannot do that; that one is taken over. siblings are the
 // keeper's children if the command is one of them, nil if it is nobody's of ours.
 func (s *Supervisor) openGroup(r *run, pid int, ticks uint64, pidfd *os.File, siblings *pgroup.Siblings) (err error) {
-	how := pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id)}
+	how := pgroup.Remote{Session: true, Cgroup: s.cgroupOf(r.id), Token: string(r.id), Mark: platform.MarkFor(string(r.id))}
 	id := platform.Identity{BootID: platform.BootID(), PID: pid, StartTicks: ticks}
 	var g *pgroup.Group
 	if pidfd == nil {

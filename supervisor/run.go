@@ -53,6 +53,7 @@ type run struct {
 
 	kick   chan struct{} // a stop was decided
 	hurry  chan struct{} // go to the next step
+	late   chan struct{} // a stop came after the leader's end
 	over   chan struct{} // closed when the end is durable
 	marked chan struct{} // closed when the leader's end was marked by observe
 
@@ -97,7 +98,7 @@ func newRun(s *Supervisor, id handles.ID, spec wire.Start, sess *session) *run {
 	}
 	return &run{
 		s: s, id: id, spec: spec, sess: sess, ready: newReadying(spec), events: handles.NewRing[wire.Event](n), generation: s.fence, created: time.Now().UnixMilli(), key: nameKey{spec.Session, spec.Name},
-		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), marked: make(chan struct{}), bell: make(chan struct{}),
+		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), late: make(chan struct{}, 1), over: make(chan struct{}), marked: make(chan struct{}), bell: make(chan struct{}),
 	}
 }
 
@@ -200,7 +201,7 @@ func (r *run) attend() (rep pgroup.Report, stopped bool) {
 		case <-deadline:
 			r.s.decide(r, decision{kind: "deadline", cause: handles.CauseDeadline, by: "host", reason: "deadline of " + millis(r.spec.DeadlineMS).String()})
 		case <-quiet:
-			if left := millis(r.spec.NoOutputMS) - time.Since(later(r.log.LastActivity(), r.rec.StartedAt)); left > 0 {
+			if left := r.quietFor(); left > 0 {
 				quiet = time.After(left)
 				continue
 			}
@@ -215,7 +216,7 @@ func (r *run) attend() (rep pgroup.Report, stopped bool) {
 				r.s.hook("stopping", r)
 				return r.group.Stop(stop.ladder, r.hurry), true
 			case phase >= observed:
-				return r.group.Finish(leftover(r.spec), linger, ladder(r.spec), r.hurry), false
+				return r.finish(r.group, linger, deadline, quiet), false
 			}
 		}
 	}

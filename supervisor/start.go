@@ -213,9 +213,13 @@ func (s *Supervisor) spawn(r *run, p *plumbing) *outcome.Failure {
 	level, _ := pgroup.ParseLevel(r.spec.Containment) // checked at admission
 	var g *pgroup.Group
 	var err error
+	cfg := pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub, Many: true, Mark: true}
+	if s.cfg.Keeper != nil {
+		cfg.BornWith = platform.MarkFor(string(r.id))
+	}
 	s.cfg.Keeper.Mark(string(r.id), func() {
 		g, err = withUmask(r.spec.Umask, func() (*pgroup.Group, error) {
-			return pgroup.Start(cmd, pgroup.Config{Containment: level, Token: string(r.id), Subreaper: s.sub, Many: true})
+			return pgroup.Start(cmd, cfg)
 		})
 	})
 	if err != nil {

@@ -84,9 +84,9 @@ type Supervisor struct {
 
 	cgroupHome func() string // where those of earlier supervisors are; "" = nowhere
 
-	// tokens are the processes that carry a token of ours, found by one scan for all
-	// runs that recover knows no process of.
-	tokens func() map[string]pgroup.Found
+	// left are the processes that carry a token or mark of ours, found by one scan for
+	// all runs that recover knows no process of.
+	left func() pgroup.Left
 
 	leaders  pidSet           // commands that are the keeper's children
 	siblings *pgroup.Siblings // with all others that are; nil: no keeper
@@ -141,7 +141,7 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	if cfg.Handover != nil {
 		s.fence, s.keeperPID = cfg.Handover.Generation, cfg.Handover.KeeperPID
 	}
-	s.tokens = sync.OnceValue(pgroup.FindByToken)
+	s.left = sync.OnceValue(pgroup.FindLeft)
 	if s.keeperPID != 0 {
 		s.siblings = pgroup.NewSiblings(s.keeperPID, s.leaders.has)
 	}

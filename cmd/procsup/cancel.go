@@ -133,7 +133,7 @@ func cancelOne(c *cli.Context, r *remote, ref string, req wire.Cancel) error {
 		return err
 	case !rec.Status.Terminal() && !req.NoWait:
 		return &exitError{code: exitTimedOut, msg: fmt.Sprintf("cancel: %s is being ended and has not ended yet", ref)}
-	case len(rec.Cleanup.Survivors) > 0:
+	case len(rec.Cleanup.Survivors) > 0 && !rec.Cleanup.Kept:
 		return &exitError{code: exitProcsup, msg: fmt.Sprintf("cancel: %s: could not be ended: %s", ref, survivors(rec))}
 	}
 	return nil

@@ -19,6 +19,12 @@ import (
 // end. When the keeper is dead and can be succeeded it returns only if Succeed
 // fails: what was not registered is no failed start, it is one that was cut short.
 func (l *Link) Register(id, token string, pipes []Descriptor) error {
+	return l.RegisterMarked(id, token, 0, pipes)
+}
+
+// RegisterMarked is Register of a run whose command is to have this mark, which
+// nothing else has; 0: the keeper takes one. An older keeper takes its own.
+func (l *Link) RegisterMarked(id, token string, mark uint64, pipes []Descriptor) error {
 	if !validID(id) || len(token) > maxToken || !utf8.ValidString(token) || len(pipes) > maxPipes {
 		return fmt.Errorf("register %.200q with %d pipes: %w", id, len(pipes), os.ErrInvalid)
 	}
@@ -32,7 +38,7 @@ func (l *Link) Register(id, token string, pipes []Descriptor) error {
 	answer := make(chan message, 1)
 	l.mu.Lock()
 	l.seq++
-	m := message{Kind: kindRegister, Seq: l.seq, ID: id, Token: token, Pipes: len(pipes)}
+	m := message{Kind: kindRegister, Seq: l.seq, ID: id, Token: token, Pipes: len(pipes), Mark: mark}
 	l.waiting[m.Seq] = answer
 	l.mu.Unlock()
 	err := l.say(m, fds) // they stay open: the caller waits

@@ -44,6 +44,9 @@ func (*Link) HoldPipe(string, int, Descriptor) {}
 // HoldPidfd does nothing here.
 func (*Link) HoldPidfd(string, Descriptor) {}
 
+// RegisterMarked is not supported here.
+func (*Link) RegisterMarked(string, string, uint64, []Descriptor) error { return errors.ErrUnsupported }
+
 // Mark runs start.
 func (*Link) Mark(_ string, start func()) { start() }
 

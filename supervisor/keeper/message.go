@@ -22,7 +22,7 @@ import (
 //	will + the lock's descriptor
 //	runs seq runs + descriptors    ack seq count (descriptors received)
 //	end
-//	ack seq count mark error       register seq id token pipes + descriptors
+//	ack seq count mark error       register seq id token pipes mark + descriptors
 //	exit, found                    spawned id pid start_ticks
 //	shutdown deadline_ms           withdraw id, settled id
 //	replace                        ready, replace exe, done, marks

@@ -36,7 +36,7 @@ type keeper struct {
 	last  int32 // number of the run registered last
 	by    map[int32]*run
 	pipes int     // descriptors of all runs' pipes
-	marks uint64  // a run's mark is this and its number
+	marks uint64  // a run's mark is this and its number, unless it came with one
 	exits int64   // ends seen so far
 	ends  *poller // pidfds of adopted commands, itself in poll
 	quiet *poller // pidfds of the living supervisor's commands, not looked at before it died

@@ -71,7 +71,7 @@ func (k *keeper) register(m message, fds []int) {
 		ack.Error = err.Error()
 	} else {
 		k.last++
-		r := &run{id: m.ID, token: m.Token, num: k.last, gen: k.gen, pipes: fds, mark: k.marks + uint64(k.last), since: platform.NowTicks(), pidfd: -1}
+		r := &run{id: m.ID, token: m.Token, num: k.last, gen: k.gen, pipes: fds, mark: cmp.Or(m.Mark, k.marks+uint64(k.last)), since: platform.NowTicks(), pidfd: -1}
 		ack.Mark = r.mark
 		k.runs[r.id], k.by[r.num] = r, r
 		k.pipes += len(fds)

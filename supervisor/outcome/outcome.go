@@ -92,6 +92,7 @@ func Cleanup(r *handles.Record, started time.Time, rep pgroup.Report) {
 	}
 	r.Cleanup.Leftovers = append(r.Cleanup.Leftovers, processes(rep.Leftovers)...)
 	r.Cleanup.Survivors = append(r.Cleanup.Survivors, processes(rep.Survivors)...)
+	r.Cleanup.Kept = rep.Kept
 }
 
 // NoCleanup is the clean-up of a run of which nothing had to be ended.

@@ -31,12 +31,14 @@ func TestScripts(t *testing.T) {
 
 var scripts atomic.Int64
 
-func runScripts(t *testing.T, dir, level string) {
+func runScripts(t *testing.T, dir, level string) { testscript.Run(t, scriptParams(dir, level)) }
+
+func scriptParams(dir, level string) testscript.Params {
 	inForce := level
 	if level == "auto" {
 		inForce = levelAuto
 	}
-	testscript.Run(t, testscript.Params{
+	return testscript.Params{
 		Dir:                dir,
 		RequireUniqueNames: true,
 		Setup:              func(e *testscript.Env) error { return setup(e, level) },
@@ -58,7 +60,7 @@ func runScripts(t *testing.T, dir, level string) {
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
-	})
+	}
 }
 
 // A stage is what our commands keep of one script.
@@ -135,7 +137,7 @@ func buildCmd(ts *testscript.TestScript, args []string) *exec.Cmd {
 
 // environ is the script's environment: what setup and env lines made of it.
 func environ(ts *testscript.TestScript) (env []string) {
-	for _, name := range []string{"WORK", "PATH", "HOME", "TMPDIR", "LEVEL", "PROCSUP_TEST_MARK", "GORACE", "GOTRACEBACK", "PROCSUP_RUN", "X"} {
+	for _, name := range []string{"WORK", "PATH", "HOME", "TMPDIR", "LEVEL", "PROCSUP_TEST_MARK", "GORACE", "GOTRACEBACK", "PROCSUP_RUN", "X", "RUN", "PROCSUP_SOCKET", "PROCSUP_STATE", "GOCACHE"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}
