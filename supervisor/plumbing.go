@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"procsup/capture"
+	"procsup/platform"
 	"procsup/supervisor/keeper"
 	"procsup/supervisor/outcome"
 )
