@@ -180,13 +180,14 @@ func outside(fn string, n ast.Node) string {
 
 // S4-11, S4-21, S4-42, S2-23: one function decides, and these alone ask it: a
 // request, the deadlines of the run's owner and of its readiness (abort: the time
-// to become ready; bite: the watchdog), a shutdown. Only the owner of a run
+// to become ready; bite: the watchdog), a shutdown, and what a crash cut short of
+// an end (finishEnding). Only the owner of a run
 // ends its processes.
 func TestS4_21_WhoDecides(t *testing.T) {
 	src := readSource(t, ".")
 	for name, want := range map[string][]string{
 		"workInFlight": {"decide"},
-		"decide":       {"CancelScope", "ShutdownAll", "abort", "attend", "bite", "cut", "endSession", "ownerGone", "stopAll"},
+		"decide":       {"CancelScope", "ShutdownAll", "abort", "attend", "bite", "cut", "endSession", "finishEnding", "ownerGone", "stopAll"},
 		"stopAll":      {"Close", "Shutdown"},
 		"cut":          {"Cancel"},
 	} {
