@@ -59,56 +59,56 @@ func TestFilesAtExactNumbers(t *testing.T) {
 // Holds knows the leader, children, those in sessions of their own, orphans that
 // were adopted, and nobody else.
 func TestHolds(t *testing.T) {
-	for _, m := range allModes {
-		t.Run(m.name, func(t *testing.T) {
-			out, theirs, err := os.Pipe()
-			if err != nil {
+	in(t, allModes, func(t *testing.T, m mode) {
+		out, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		cfg := Config{Containment: m.level, Token: "hto-holds"}
+		if m.sub {
+			if cfg.Subreaper, err = BecomeSubreaper(false); err != nil {
 				t.Fatal(err)
 			}
-			defer out.Close()
-			cfg := Config{Containment: m.level, Token: "hto-holds"}
-			if m.sub {
-				if cfg.Subreaper, err = BecomeSubreaper(false); err != nil {
-					t.Fatal(err)
-				}
+		}
+		// They stop: one that is just executing another program has no environment.
+		script := `sleep 600 & echo $!; setsid sh -c 'echo $$; kill -STOP $$' & (setsid sh -c 'echo $$; kill -STOP $$' &); sh -c 'echo $$; kill -STOP $$' & sleep 600`
+		g, err := Start(Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdout: theirs, Session: true}, cfg)
+		theirs.Close()
+		var se *StartError
+		if errors.As(err, &se) && se.Step == "cgroup" {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids := append(lines(t, out, 4), strconv.Itoa(g.PID()))
+		for _, p := range pids {
+			pid, _ := strconv.Atoi(p)
+			if !g.Holds(pid) {
+				st, err := platform.ReadStat(pid)
+				t.Errorf("%d is not held: %+v, %v", pid, st, err)
 			}
-			script := `sleep 600 & echo $!; setsid sh -c 'echo $$; exec sleep 600' & (setsid sh -c 'echo $$; exec sleep 600' &); sh -c 'echo $$; exec sleep 600' & sleep 600`
-			g, err := Start(Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdout: theirs, Session: true}, cfg)
-			theirs.Close()
-			var se *StartError
-			if errors.As(err, &se) && se.Step == "cgroup" {
-				t.Skip(err)
+		}
+		for _, pid := range []int{0, 1, -1, os.Getpid(), os.Getppid()} {
+			if g.Holds(pid) {
+				t.Errorf("%d is held", pid)
 			}
-			if err != nil {
-				t.Fatal(err)
+		}
+		g.Stop(Ladder{Grace: -1}, nil)
+		if _, err := g.Reap(); err != nil {
+			t.Error(err)
+		}
+		if g.Holds(g.PID()) {
+			t.Error("the leader is held after it was reaped")
+		}
+		for _, p := range pids[:4] { // group: what left it
+			if pid, _ := strconv.Atoi(p); m.level == Grp {
+				_ = unix.Kill(pid, unix.SIGKILL)
+				await(t, pid)
 			}
-			pids := append(lines(t, out, 4), strconv.Itoa(g.PID()))
-			for _, p := range pids {
-				pid, _ := strconv.Atoi(p)
-				if !g.Holds(pid) {
-					st, err := platform.ReadStat(pid)
-					t.Errorf("%d is not held: %+v, %v", pid, st, err)
-				}
-			}
-			for _, pid := range []int{0, 1, -1, os.Getpid(), os.Getppid()} {
-				if g.Holds(pid) {
-					t.Errorf("%d is held", pid)
-				}
-			}
-			g.Stop(Ladder{Grace: -1}, nil)
-			if _, err := g.Reap(); err != nil {
-				t.Error(err)
-			}
-			if g.Holds(g.PID()) {
-				t.Error("the leader is held after it was reaped")
-			}
-			for _, p := range pids[:4] { // group: what left it
-				if pid, _ := strconv.Atoi(p); m.level == Grp {
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // lines reads so many lines, in any order.

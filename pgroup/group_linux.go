@@ -245,13 +245,22 @@ func chdirOK(dir string) error {
 
 // stdio lists the descriptors of the command: 0, 1, 2 and Files. All others that
 // are not close-on-exec are inherited as they are.
-func stdio(c Command) ([]uintptr, func(), error) {
+func stdio(c Command) (_ []uintptr, _ func(), err error) {
 	var null *os.File
+	done := func() {
+		if null != nil {
+			null.Close()
+		}
+	}
+	defer func() {
+		if err != nil { // nobody should wait for a finalizer
+			done()
+		}
+	}()
 	files := make([]uintptr, 3)
 	for i, f := range []*os.File{c.Stdin, c.Stdout, c.Stderr} {
 		if f == nil {
 			if null == nil {
-				var err error
 				if null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 					return nil, nil, &StartError{Step: "stdin", Path: os.DevNull, Err: errors.Unwrap(err)}
 				}
@@ -273,11 +282,7 @@ func stdio(c Command) ([]uintptr, func(), error) {
 			return nil, nil, err
 		}
 	}
-	return files, func() {
-		if null != nil {
-			null.Close()
-		}
-	}, nil
+	return files, done, nil
 }
 
 // pass puts the number of an open file into to, for a program to inherit.
