@@ -74,6 +74,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	made := p
 	defer func() {
 		if f != nil { // at the limit of descriptors nobody should wait for a finalizer
+			made.closeChild()
 			closeAll(made.ours)
 			for _, in := range made.pipes {
 				in.Close()
@@ -84,7 +85,6 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	for _, src := range sources {
 		ours, theirs, err := capture.NewPipe()
 		if err != nil {
-			p.closeChild()
 			return fail("pipe", src.String(), err)
 		}
 		p.child[1+int(src)] = theirs
@@ -94,17 +94,14 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		p.child[2] = p.child[1]
 	}
 	if err := s.openStdin(r, p); err != nil {
-		p.closeChild()
 		return fail("stdin", r.spec.Stdin, err)
 	}
 	if err := r.ready.open(p); err != nil {
-		p.closeChild()
 		return fail("ready", strings.Join(r.spec.Ready, ", "), err)
 	}
 	s.hook("piped", r)
 	if s.cfg.Keeper != nil {
 		if err := s.cfg.Keeper.RegisterMarked(string(r.id), string(r.id), platform.MarkFor(string(r.id)), p.held); err != nil {
-			p.closeChild()
 			return fail("register", "with the keeper", err)
 		}
 	}
@@ -113,7 +110,6 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 		in := p.pipes[0]
 		p.pipes = p.pipes[1:]
 		if err := r.log.AttachPipe(src, in); err != nil {
-			p.closeChild()
 			return fail("capture", src.String(), err)
 		}
 	}
