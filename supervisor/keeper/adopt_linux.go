@@ -188,6 +188,9 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 		return false
 	}
 	if never && st.Alive() {
+		if a.sock < 0 { // a child with descriptors at numbers of their own closes the rest before it executes
+			a.again = time.Now().Add(pause)
+		}
 		return true // its end, or the socket's, wakes us
 	}
 	r := k.ownerOf(a, s.pid)
@@ -201,6 +204,9 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 	case !st.Alive():
 		a.ended++
 	case k.unexecuted(a, s.pid):
+		if a.sock < 0 {
+			a.again = time.Now().Add(pause)
+		}
 		return true
 	case platform.EnvironEmpty(s.pid) && a.tries < maxTries:
 		a.tries++ // it may be inside execve(2), which nothing tells the end of
