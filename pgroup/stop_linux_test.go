@@ -280,6 +280,27 @@ func TestStopMembersForkWhileStopped(t *testing.T) {
 	})
 }
 
+// A newcomer that is seen before it has left the group gets its TERM when it has.
+func TestStopNewcomerLeavesTheGroup(t *testing.T) {
+	in(t, holdsTree, func(t *testing.T, m mode) {
+		p := perl(t, m, `
+			if (!fork) {
+				hold();
+				$SIG{TERM} = sub {
+					if (!fork) { select(undef, undef, undef, 0.01); POSIX::setsid(); $SIG{TERM} = "DEFAULT"; sigprocmask(SIG_UNBLOCK, POSIX::SigSet->new(SIGTERM)); sleep 1000 }
+					exit };
+				print "up\n"; hang() }
+			exec "/bin/sleep", "1000"`)
+		p.line("up")
+		r := p.Stop(long, nil)
+		wantNone(t, "survivors", r.Survivors)
+		if slices.ContainsFunc(r.Signals, func(s Sent) bool { return s.Signal == syscall.SIGKILL }) {
+			t.Errorf("KILL was sent: %q", sentTo(r))
+		}
+		p.reap()
+	})
+}
+
 // What a member leaves in its session is known by that, with no token and
 // among other commands.
 func TestStopSessionOfAMember(t *testing.T) {

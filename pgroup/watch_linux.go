@@ -20,6 +20,10 @@ const (
 	// lookAgain begins the pauses where nobody can be watched, maxPause ends
 	// their doubling.
 	lookAgain = time.Millisecond
+	// firstLook is how long after a member was first seen everything is looked
+	// at once more, and again after four times as long, up to lastLook.
+	firstLook = 5 * time.Millisecond
+	lastLook  = 400 * time.Millisecond
 	maxPause  = 128 * time.Millisecond
 )
 
@@ -30,6 +34,7 @@ type watch struct {
 	files map[int]*os.File // by PID; open while awaited
 	ended chan int         // PIDs as they end
 	pause time.Duration    // next one where nobody can be watched
+	soon  time.Duration    // until the next look at newcomers; 0: none is needed
 }
 
 func newWatch(sub *Subreaper) *watch {
@@ -50,8 +55,9 @@ func (w *watch) drop(pid int) {
 // await waits until the leader or a given member has ended: then it is time to
 // look again. A deadline of zero is none.
 func (w *watch) await(ms []platform.Stat, leader <-chan struct{}, deadline time.Time, next <-chan struct{}) wake {
+	fresh := false
 	for _, m := range ms {
-		w.add(m)
+		fresh = w.add(m) || fresh
 	}
 	if ended(leader) {
 		leader = nil
@@ -70,12 +76,23 @@ func (w *watch) await(ms []platform.Stat, leader <-chan struct{}, deadline time.
 		recheck = time.After(w.pause)
 		w.pause = min(2*w.pause, maxPause)
 	}
+	if fresh { // it may be about to leave the group, which nothing tells
+		w.soon = firstLook
+	}
+	if w.soon > 0 && recheck == nil {
+		timer := time.NewTimer(w.soon)
+		defer timer.Stop()
+		recheck = timer.C
+	}
 	select {
 	case pid := <-w.ended:
 		w.bury(pid)
 	case <-leader:
 		return leaderGone
 	case <-recheck:
+		if w.soon *= 4; w.soon > lastLook {
+			w.soon = 0
+		}
 		return memberGone
 	case <-timeout:
 		return timeOver
@@ -100,22 +117,24 @@ func (w *watch) bury(pid int) {
 	w.drop(pid)
 }
 
-func (w *watch) add(m platform.Stat) {
+// add begins to wait for a member and reports whether it is a new one.
+func (w *watch) add(m platform.Stat) bool {
 	if _, ok := w.files[m.PID]; ok || len(w.files) >= maxWatched {
-		return
+		return false
 	}
 	fd, err := platform.OpenPidfd(m.PID)
 	if err != nil {
-		return
+		return false
 	}
 	if now, err := platform.ReadStat(m.PID); err != nil || now.StartTicks != m.StartTicks {
 		unix.Close(fd) // ended meanwhile; the number may be a stranger's
-		return
+		return false
 	}
 	_ = unix.SetNonblock(fd, true)
 	f := os.NewFile(uintptr(fd), "pidfd")
 	w.files[m.PID] = f
 	go w.wait(m.PID, f) // ends with the process or by drop
+	return true
 }
 
 func (w *watch) wait(pid int, f *os.File) {

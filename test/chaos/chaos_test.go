@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -95,15 +96,16 @@ while :; do sleep .05; done
 
 // A run is one procsup with a tree under it.
 type run struct {
-	cmd   *exec.Cmd
-	dir   string
-	want  int // members
-	level string
+	cmd    *exec.Cmd
+	dir    string
+	want   int // members
+	level  string
+	others []string // cgroups that were there before: of a daemon that was killed with its keeper, say
 }
 
 func start(t *testing.T, level string, flags ...string) *run {
 	t.Helper()
-	r := &run{dir: t.TempDir(), level: level, want: 6}
+	r := &run{dir: t.TempDir(), level: level, want: 6, others: room.Left()}
 	script := tree
 	if level == "group" {
 		script, r.want = inGroup, 4
@@ -164,13 +166,18 @@ func (r *run) gone(t *testing.T, within time.Duration) {
 			t.Errorf("%s: %d (%s) is left", r.level, pid, commandOf(pid))
 		}
 	}
-	for left := room.Left(); len(left) > 0; left = room.Left() {
+	for left := r.left(); len(left) > 0; left = r.left() {
 		if time.Now().After(end.Add(time.Second)) {
 			t.Errorf("%s: cgroups are left: %v", r.level, left)
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// left are the cgroups that came since the run was started.
+func (r *run) left() []string {
+	return slices.DeleteFunc(room.Left(), func(dir string) bool { return slices.Contains(r.others, dir) })
 }
 
 func (r *run) end(t *testing.T) {
