@@ -84,7 +84,9 @@ func TestEndIsGivenToWhoWaitsOnceDurable(t *testing.T) {
 			release = block(t, s)
 		}
 	}}})
-	a := mustStart(t, s, sh("read x; exit 3"))
+	req := sh("read x; exit 3")
+	req.Stdin = "pipe"
+	a := mustStart(t, s, req)
 	who := reading(t, "a")
 	told := make(chan *wire.Waited, 1)
 	r := s.live(a.HandleID)
@@ -96,6 +98,9 @@ func TestEndIsGivenToWhoWaitsOnceDurable(t *testing.T) {
 		}
 		told <- w
 	}()
+	if _, err := s.Send(t.Context(), string(a.HandleID), "", []byte("x\n"), false); err != nil {
+		t.Fatal(err)
+	}
 	<-r.over
 	claimed()
 	if w := held(t, "who waited was given the end", told, release); w == nil || w.Batch == "" || w.Redelivered {

@@ -231,7 +231,7 @@ func TestNotifyExtendsTheTimeout(t *testing.T) {
 func TestReadyIsTold(t *testing.T) {
 	s := open(t, Config{})
 	a := startSpeaker(t, s, nil)
-	speak(t, s, a.HandleID, "READY=1 RELOADING=1 READY=1 && exit")
+	speak(t, s, a.HandleID, "READY=1 RELOADING=1 READY=1 barrier && exit")
 	mustWait(t, s, a.HandleID)
 	var got []string
 	ctx, cancel := context.WithCancel(t.Context())
