@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"procsup/handles"
+	"procsup/platform"
 	"procsup/supervisor/wire"
 )
 
@@ -186,9 +188,18 @@ func (m marked) until(t *testing.T, what string, ok func(string) bool) {
 	}
 }
 
+// has waits for a process with exactly this command line: that of procsup
+// itself has it in it, too.
 func (m marked) has(t *testing.T, text string) {
 	t.Helper()
-	m.until(t, "no "+text, func(s string) bool { return strings.Contains(s, text) })
+	m.until(t, "no "+text, func(s string) bool {
+		for line := range strings.SplitSeq(s, "\n") {
+			if _, command, _ := strings.Cut(line, " "); command == text {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (m marked) none(t *testing.T) {
@@ -267,12 +278,19 @@ func TestS2_31_WithIsKilled(t *testing.T) {
 		} else {
 			m.has(t, phase.at)
 		}
+		if phase.at == "sleep 602" { // the guard of the client is there just after it
+			m.until(t, "no guard", func(string) bool {
+				return slices.ContainsFunc(platform.Children(cmd.Process.Pid), func(pid int) bool {
+					return strings.HasPrefix(platform.CommandLine(pid, 0), "procsup "+guardVerb)
+				})
+			})
+		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		m.none(t)
 	}
 	for range 8 {
-		cmd := b.command("with", "--ready", "output:up", "--", "sh", "-c", "echo up; exec sleep 601", "--then", "sleep", "602")
+		cmd := b.command("with", "--ready", "output:up", "--", "sh", "-c", "echo up; exec sleep 601", "--then", "sleep", "0.2") // which the guard may come too late for
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
