@@ -53,7 +53,7 @@ func (w *world) endSession(rt *rapid.T) {
 		want = append(want, handles.CodeOwed)
 	}
 	rep, err := do(context.Background(), name, req)
-	if w.killing() && kind == "delete" && codeOf(err) == handles.CodeNotFound {
+	if s != nil && w.killing() && kind == "delete" && codeOf(err) == handles.CodeNotFound {
 		err, rep = nil, nil // its answer was lost
 	}
 	if !agree(rt, kind+" "+name, err, want...) {
