@@ -209,7 +209,7 @@ func (r *run) send(ctx context.Context, data []byte, closeAfter bool) error {
 	}
 	if closeAfter {
 		if r.s.cfg.Keeper != nil { // first: what the keeper has left is open after a crash
-			if err := r.s.cfg.Keeper.Trim(string(r.id), len(r.sources())); err != nil {
+			if err := r.s.cfg.Keeper.Trim(string(r.id), len(r.sources())+r.ready.extra()); err != nil {
 				r.s.log.Error("close stdin at the keeper", "id", r.id, "err", err)
 			}
 		}

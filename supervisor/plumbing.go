@@ -17,8 +17,9 @@ type plumbing struct {
 	more  []numbered      // and further ones of the command
 	pipes []*capture.Pipe // read ends, until they are the log's
 	ours  []*os.File      // what else we have of it
-	// held is for the keeper: read ends of the pipes, the write end of stdin, the
-	// notify socket, the read ends of fd:N. reattach knows them by this order.
+	// held is for the keeper: read ends of the pipes, the notify socket, the read
+	// ends of fd:N, and last, as it may be closed first, the write end of stdin.
+	// reattach knows them by this order.
 	held []keeper.Descriptor
 }
 
@@ -93,11 +94,11 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	if r.spec.Merge {
 		p.child[2] = p.child[1]
 	}
-	if err := s.openStdin(r, p); err != nil {
-		return fail("stdin", r.spec.Stdin, err)
-	}
 	if err := r.ready.open(p); err != nil {
 		return fail("ready", strings.Join(r.spec.Ready, ", "), err)
+	}
+	if err := s.openStdin(r, p); err != nil {
+		return fail("stdin", r.spec.Stdin, err)
 	}
 	s.hook("piped", r)
 	if s.cfg.Keeper != nil {
@@ -117,8 +118,7 @@ func (s *Supervisor) prepare(r *run) (p *plumbing, f *outcome.Failure) {
 	return p, nil
 }
 
-// sources are the streams of a run, in the order of its pipes; after them comes
-// stdin.
+// sources are the streams of a run, in the order of its pipes.
 func (r *run) sources() []capture.Source {
 	if r.spec.Merge {
 		return []capture.Source{capture.Stdout}

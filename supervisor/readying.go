@@ -121,20 +121,19 @@ func (q *readying) open(p *plumbing) (err error) {
 	return nil
 }
 
-// takeUp takes what the keeper held of it, in the order of open, and closes the
-// rest.
-func (q *readying) takeUp(files []*os.File) {
+// takeUp takes what the keeper held of it, in the order of open, and gives back
+// the rest.
+func (q *readying) takeUp(files []*os.File) []*os.File {
 	if q == nil {
-		closeAll(files)
-		return
+		return files
 	}
 	fds, notify := ready.Descriptors(q.conds)
 	if notify && len(files) > 0 {
 		q.notify, files = files[0], files[1:]
 	}
 	n := min(len(fds), len(files))
-	q.fds = files[:n]
-	closeAll(files[n:])
+	q.fds = files[:n:n]
+	return files[n:]
 }
 
 // closeFiles lets go of them. They may be gone already.

@@ -216,11 +216,12 @@ func (s *Supervisor) reattach(r *run, pipes []*os.File) (err error) {
 		}
 	}
 	pipes = pipes[min(len(sources), len(pipes)):]
+	pipes = r.ready.takeUp(pipes)
 	if r.spec.Stdin == "pipe" && len(pipes) > 0 {
 		r.keepStdin(pipes[0])
 		pipes = pipes[1:]
 	}
-	r.ready.takeUp(pipes)
+	closeAll(pipes)
 	return err
 }
 

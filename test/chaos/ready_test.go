@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,12 +34,24 @@ func gated(t *testing.T, script string, conds ...string) (req wire.Start, open f
 	req.Dir, req.Ready = dir, conds
 	req.Env = append(req.Env, "SELF="+os.Args[0], "GORACE=atexit_sleep_ms=0")
 	return req, func() {
-		if err := os.WriteFile(filepath.Join(dir, "go"), []byte("\n"), 0o600); err != nil {
+		release(t, dir)
+		done, err := os.OpenFile(filepath.Join(dir, "done"), os.O_RDWR, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.ReadFile(filepath.Join(dir, "done")); err != nil {
+		defer done.Close()
+		_ = done.SetReadDeadline(time.Now().Add(20 * time.Second)) // the command may have died
+		if _, err := done.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// release opens the file go of a gated command.
+func release(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -55,14 +68,16 @@ func TestReadyWhileTheSupervisorIsDead(t *testing.T) {
 		script string
 		conds  []string
 	}{
-		"notify": {`"$SELF" say STATUS=here READY=1`, []string{"notify"}},
-		"fd":     {"printf 4 >&5; echo 2 >&5", []string{"fd:5"}},
-		"output": {"echo one two", []string{"output:one two"}},
-		"file":   {": >up", []string{"file:up"}},
-		"exec":   {": >up", []string{"exec:test -f up"}},
-		"all":    {`"$SELF" say READY=1; echo out; echo 42 >&9; : >up; echo 42 >&3`, []string{"fd:9", "notify", "output:out", "file:up", "fd:3"}},
-		"tcp":    {"true", []string{"tcp:" + addr}},
-		"keeper": {`"$SELF" say READY=1; echo 42 >&9`, []string{"fd:9", "notify"}}, // which was killed before
+		"notify":            {`"$SELF" say STATUS=here READY=1`, []string{"notify"}},
+		"fd":                {"printf 4 >&5; echo 2 >&5", []string{"fd:5"}},
+		"output":            {"echo one two", []string{"output:one two"}},
+		"file":              {": >up", []string{"file:up"}},
+		"exec":              {": >up", []string{"exec:test -f up"}},
+		"all":               {`"$SELF" say READY=1; echo out; echo 42 >&9; : >up; echo 42 >&3`, []string{"fd:9", "notify", "output:out", "file:up", "fd:3"}},
+		"tcp":               {"true", []string{"tcp:" + addr}},
+		"keeper":            {`"$SELF" say READY=1; echo 42 >&9`, []string{"fd:9", "notify"}}, // which was killed before
+		"closed":            {`"$SELF" say READY=1; echo 42 >&9`, []string{"fd:9", "notify"}}, // its stdin was
+		"closed and keeper": {`"$SELF" say READY=1; echo 42 >&9`, []string{"fd:9", "notify"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t, shortDir(t))
@@ -76,7 +91,12 @@ func TestReadyWhileTheSupervisorIsDead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if name == "keeper" {
+			if strings.HasPrefix(name, "closed") {
+				if _, err := d.Send(t.Context(), string(a.HandleID), nil, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if strings.HasSuffix(name, "keeper") {
 				d.killKeeper(t, hello)
 				if hello, err = d.Hello(t.Context()); err != nil {
 					t.Fatal(err)
@@ -124,7 +144,7 @@ func TestReadySurvivesTheSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go open() // ends with the second part of the script
+	release(t, req.Dir)
 	w, err := d.WaitReady(t.Context(), string(a.HandleID), 20*time.Second)
 	if err != nil || w.Status != wire.Ready {
 		t.Fatalf("%+v, %v", w, err)
