@@ -1,6 +1,10 @@
 package platform
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
 
 // InheritedFDs lists the descriptors from 3 up that this process was given and
 // the next program would inherit too: those that are not close-on-exec, as all
@@ -56,11 +60,20 @@ func MonotonicNow() int64 {
 	return ts.Nano()
 }
 
-// SpareFDs reports whether n more descriptors can be opened before
+// NeedFDs is an error that says so when n more descriptors cannot be opened.
+func NeedFDs(n int) error {
+	if spareFDs(n) {
+		return nil
+	}
+	soft, _ := FDLimit()
+	return fmt.Errorf("too few file descriptors (EMFILE): RLIMIT_NOFILE is %d and %d more are needed; try: ulimit -n 256", soft, n)
+}
+
+// spareFDs reports whether n more descriptors can be opened before
 // RLIMIT_NOFILE. It looks for closed ones by poll(2), which opens none: the Go
 // runtime dies when its poller, made at some timer, is refused one.
-func SpareFDs(n int) bool {
-	const chunk = 256
+func spareFDs(n int) bool {
+	const chunk = 64
 	soft, _ := FDLimit()
 	for first := uint64(0); n > 0 && first < soft; first += chunk {
 		fds := make([]unix.PollFd, min(chunk, soft-first))

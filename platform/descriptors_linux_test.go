@@ -29,14 +29,14 @@ func TestA24_SpareFDs(t *testing.T) {
 			free--
 		}
 	}
-	if !SpareFDs(free) || SpareFDs(free+1) {
-		t.Errorf("%d are free; it says of as many %v, of one more %v", free, SpareFDs(free), SpareFDs(free+1))
+	if !spareFDs(free) || spareFDs(free+1) {
+		t.Errorf("%d are free; it says of as many %v, of one more %v", free, spareFDs(free), spareFDs(free+1))
 	}
 	f, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if SpareFDs(free) {
+	if spareFDs(free) || NeedFDs(free) == nil {
 		t.Errorf("%d can be opened after one more was", free)
 	}
 	f.Close()
@@ -45,7 +45,7 @@ func TestA24_SpareFDs(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 2000 {
-			SpareFDs(free)
+			spareFDs(free)
 		}
 	}()
 	for going := true; going; {

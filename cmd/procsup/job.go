@@ -66,9 +66,8 @@ type job struct {
 
 // runForeground runs one command. Its error is how procsup has to end.
 func runForeground(o *options, signals *caught) error {
-	if !platform.SpareFDs(spareFDs) {
-		soft, _ := platform.FDLimit()
-		return unusable("run: too few file descriptors (EMFILE): RLIMIT_NOFILE is %d and %d more are needed; try: ulimit -n 256", soft, spareFDs)
+	if err := platform.NeedFDs(spareFDs); err != nil {
+		return unusable("run: %v", err)
 	}
 	j := &job{opt: o, id: handles.NewID(), next: make(chan struct{}, 1), settled: make(chan pgroup.Report, 1), signals: signals.c}
 	j.parent = os.Getenv(pgroup.TokenVar)

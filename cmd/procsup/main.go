@@ -23,6 +23,9 @@ const (
 )
 
 func main() {
+	if err := platform.NeedFDs(2); err != nil { // Go's runtime takes two at its first timer, and dies without
+		end(err)
+	}
 	if len(os.Args) > 1 && os.Args[1] == guardVerb {
 		os.Exit(guardMain(os.Args[2:]))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"procsup/handles"
+	"procsup/platform"
 )
 
 // supervisorVerb begins the supervisor process, which the keeper starts.
@@ -43,6 +44,10 @@ var tools = map[string]func(args []string) int{
 }
 
 func main() {
+	if err := platform.NeedFDs(2); err != nil { // Go's runtime takes two at its first timer, and dies without
+		fmt.Fprintf(os.Stderr, "procsupd: %v\n", err)
+		os.Exit(exitProcsup)
+	}
 	args := os.Args[1:]
 	if len(args) > 0 && tools[args[0]] != nil {
 		os.Exit(tools[args[0]](args[1:]))

@@ -196,12 +196,22 @@ func TestStateDeletedWhileRunning(t *testing.T) {
 	}
 }
 
+// removeBusy removes a directory in which the daemon may be binding its socket
+// again meanwhile.
+func removeBusy(dir string) error {
+	err := os.RemoveAll(dir)
+	for errors.Is(err, syscall.ENOTEMPTY) {
+		err = os.RemoveAll(dir)
+	}
+	return err
+}
+
 // The socket's path, or its whole directory, is deleted or moved away: the
 // daemon binds it again.
 func TestSocketDirDeletedWhileRunning(t *testing.T) {
 	for name, remove := range map[string]func(dir string) error{
 		"socket":    func(dir string) error { return os.Remove(filepath.Join(dir, "s")) },
-		"directory": os.RemoveAll,
+		"directory": removeBusy,
 		"moved":     func(dir string) error { return os.Rename(dir, dir+".away") },
 	} {
 		t.Run(name, func(t *testing.T) {
