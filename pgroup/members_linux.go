@@ -184,20 +184,18 @@ func (f *finder) addTree(root int) {
 }
 
 // An orphan that is just ending cannot be told any more by what it had, and its
-// children are not ours yet: it is looked at again until it is dead, so often.
+// children are not ours yet: it is looked at again until it is dead, for at most
+// exitWait, in pauses that begin with exitPause and double.
 const (
-	exitTries = 50
-	exitPause = 100 * time.Microsecond
+	exitPause = 50 * time.Microsecond
+	exitWait  = 200 * time.Millisecond
 )
 
 // addAdopted adds the orphans that are ours with all below them, and reaps the
 // dead ones.
 func (f *finder) addAdopted() {
-	for range exitTries {
-		if f.addAdoptedOnce() {
-			return
-		}
-		time.Sleep(exitPause) // nothing tells the end of what may be another's child
+	for pause := exitPause; !f.addAdoptedOnce() && pause <= exitWait/2; pause *= 2 {
+		time.Sleep(pause) // nothing tells the end of what may be another's child
 	}
 }
 

@@ -200,20 +200,3 @@ func CommandLine(pid, max int) string {
 	}
 	return s
 }
-
-// Environ returns the value of one variable in the environment a process was
-// started with (proc(5) environ), and whether it was there. It is unreadable
-// for processes of other users.
-func Environ(pid int, name string) (string, bool, error) {
-	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096))
-	if err != nil {
-		return "", false, fmt.Errorf("read environment of process %d: %w", pid, err)
-	}
-	prefix := name + "="
-	for v := range strings.SplitSeq(string(b), "\x00") {
-		if s, ok := strings.CutPrefix(v, prefix); ok {
-			return s, true, nil
-		}
-	}
-	return "", false, nil
-}

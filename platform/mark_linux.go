@@ -71,11 +71,7 @@ func NeverExecuted(pid int) bool { return hasFlag(pid, 0x40) }
 func Exiting(pid int) bool { return hasFlag(pid, 0x4) }
 
 func hasFlag(pid int, flag uint64) bool {
-	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
-	if err != nil {
-		return false
-	}
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	f := statFields(pid)
 	if len(f) < 7 {
 		return false
 	}

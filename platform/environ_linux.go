@@ -1,0 +1,63 @@
+package platform
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// execWait bounds how long Environ waits for a program that is being executed,
+// in pauses that begin with execPause and double: nothing tells when it is done.
+const (
+	execPause = 50 * time.Microsecond
+	execWait  = 200 * time.Millisecond
+)
+
+// Environ returns the value of one variable in the environment a process was
+// started with (proc(5) environ), and whether it was there. It is unreadable
+// for processes of other users. In the middle of execve(2) there is none: it
+// waits for the new program's.
+func Environ(pid int, name string) (string, bool, error) {
+	var b []byte
+	for pause := execPause; ; pause *= 2 {
+		var err error
+		if b, err = readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096)); err != nil {
+			return "", false, fmt.Errorf("read environment of process %d: %w", pid, err)
+		}
+		if len(b) > 0 || pause > execWait/2 || withoutEnviron(pid) {
+			break
+		}
+		time.Sleep(pause)
+	}
+	prefix := name + "="
+	for v := range strings.SplitSeq(string(b), "\x00") {
+		if s, ok := strings.CutPrefix(v, prefix); ok {
+			return s, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// withoutEnviron reports whether a process whose environment reads as empty has
+// none for good, by proc(5) stat: no memory, field 23, as a kernel thread or one
+// that ends, or an environment of no length, fields 50 and 51. In the middle of
+// execve(2) there is memory, and the last is 0 (create_elf_tables in
+// fs/binfmt_elf.c).
+func withoutEnviron(pid int) bool {
+	f := statFields(pid)
+	if len(f) < 49 || string(f[20]) == "0" {
+		return true
+	}
+	return string(f[48]) != "0" && string(f[47]) == string(f[48])
+}
+
+// statFields are those of proc(5) stat from the third on, nil when it is gone.
+func statFields(pid int) [][]byte {
+	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
+	if err != nil {
+		return nil
+	}
+	return bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+}
