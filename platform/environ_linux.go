@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// execWait bounds how long Environ waits for a program that is being executed,
-// in pauses that begin with execPause and double: nothing tells when it is done.
+// Environ looks again at a program that is being executed, so often, with pauses
+// that double from the first to the last: nothing tells when it is done.
 const (
-	execPause = 50 * time.Microsecond
-	execWait  = 200 * time.Millisecond
+	execTries      = 100
+	firstExecPause = 50 * time.Microsecond
+	lastExecPause  = 2 * time.Millisecond
 )
 
 // Environ returns the value of one variable in the environment a process was
@@ -21,15 +22,17 @@ const (
 // waits for the new program's.
 func Environ(pid int, name string) (string, bool, error) {
 	var b []byte
-	for pause := execPause; ; pause *= 2 {
+	pause := firstExecPause
+	for range execTries {
 		var err error
 		if b, err = readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096)); err != nil {
 			return "", false, fmt.Errorf("read environment of process %d: %w", pid, err)
 		}
-		if len(b) > 0 || pause > execWait/2 || withoutEnviron(pid) {
+		if len(b) > 0 || withoutEnviron(pid) {
 			break
 		}
 		time.Sleep(pause)
+		pause = min(2*pause, lastExecPause)
 	}
 	prefix := name + "="
 	for v := range strings.SplitSeq(string(b), "\x00") {
