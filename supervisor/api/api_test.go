@@ -227,21 +227,44 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// What an interrupted replace asks for reaches the process that serves.
+// What a shutdown or a replacement asks for reaches the process that serves, once
+// its answer is on its way. A second one is no error and does not block; an end
+// takes the place of a replacement that is pending.
 func TestShutdownIsPassedOn(t *testing.T) {
 	d := New(newSupervisor(t))
 	s := serve(t, d)
-	for range 2 { // a second one is no error and does not block
+	replace := func() {
+		t.Helper()
 		var a wire.Accepted
 		if s.call(t, "POST", wire.PathShutdown, `{"replace":true,"exe":"/x"}`, &a); !a.Accepted || a.Generation != 1 {
 			t.Errorf("answer %+v", a)
 		}
 	}
+	passed := func() { // the connection serves the next when the last was passed on
+		t.Helper()
+		s.call(t, "GET", wire.PathHello, "", nil)
+	}
+	replace()
+	replace()
+	passed()
 	if got, want := <-d.Requests(), (Request{Replace: true, Exe: "/x"}); got != want {
 		t.Errorf("request %+v, want %+v", got, want)
 	}
-	if s.call(t, "POST", wire.PathShutdown, "", nil); <-d.Requests() != (Request{}) {
-		t.Error("a shutdown without a body is not a plain one")
+	s.call(t, "POST", wire.PathShutdown, "", nil)
+	if got := <-d.Requests(); got != (Request{}) {
+		t.Errorf("a shutdown without a body is %+v, not a plain one", got)
+	}
+	replace()
+	s.call(t, "POST", wire.PathShutdown, "", nil)
+	replace()
+	passed()
+	if got := <-d.Requests(); got != (Request{}) {
+		t.Errorf("after replacements and an end %+v is pending", got)
+	}
+	select {
+	case got := <-d.Requests():
+		t.Errorf("%+v is pending too", got)
+	default:
 	}
 }
 

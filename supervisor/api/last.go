@@ -21,9 +21,27 @@ func (d *Door) lastAnswer(w http.ResponseWriter, r *http.Request) {
 	if asked == nil {
 		return
 	}
+	d.pass(*asked)
+}
+
+// pass is what the process that serves gets to know. One request is pending at
+// most: an end takes the place of a replacement.
+func (d *Door) pass(asked Request) {
 	select {
-	case d.requests <- *asked:
-	default: // one is pending
+	case d.requests <- asked:
+		return
+	default:
+	}
+	if asked.Replace {
+		return
+	}
+	select {
+	case <-d.requests:
+	default:
+	}
+	select {
+	case d.requests <- asked:
+	default: // of somebody who wants the end too
 	}
 }
 
