@@ -203,9 +203,6 @@ func (w *world) cancel(rt *rapid.T) {
 	}
 	a := waited{Waited: &wire.Waited{Batch: c.Batch, Redelivered: c.Redelivered, Record: c.Record}}
 	switch {
-	case was && take && w.waits[r] != nil && w.waits[r][0].reader == reader: // one reader twice
-		a.Batch = ""
-		w.collect(rt, r)
 	case was && take:
 		r.waiting = []string{reader}
 		w.collect(rt, r, a)

@@ -201,7 +201,7 @@ func (w *world) collect(rt *rapid.T, r *modelRun, more ...waited) {
 	}
 	delete(w.waits, r)
 	w.frontEnds(rt, r)
-	given := 0
+	first := map[string]int{} // by reader, how often it was not given again
 	for i, a := range more {
 		if a.err != nil {
 			rt.Fatalf("wait for %s: %v", r.id, a.err)
@@ -210,14 +210,21 @@ func (w *world) collect(rt *rapid.T, r *modelRun, more ...waited) {
 		if a.Batch == "" {
 			continue
 		}
-		given++
-		if a.Redelivered && w.kills == 0 {
-			rt.Fatalf("%s was given for the first time as redelivered", r.id)
+		if _, asked := first[readers[i]]; !asked { // it may have asked twice at once
+			first[readers[i]] = 0
+			w.m.taken([]*modelRun{r}, a.Batch, readers[i])
 		}
-		w.m.taken([]*modelRun{r}, a.Batch, readers[i])
+		if !a.Redelivered {
+			first[readers[i]]++
+		}
 	}
-	if r.owed() && len(more) > 0 && given != 1 || !r.owed() && given != 0 {
-		rt.Fatalf("%s (%s, delivery %s) was given to %d of %d who waited", r.id, r.status, r.delivery, given, len(more))
+	if r.owed() && len(more) > 0 && len(first) != 1 || !r.owed() && len(first) != 0 {
+		rt.Fatalf("%s (%s, delivery %s) was given to %v of %d who waited", r.id, r.status, r.delivery, first, len(more))
+	}
+	for reader, n := range first {
+		if n != 1 && w.kills == 0 {
+			rt.Fatalf("%s was given to %s for the first time %d times", r.id, reader, n)
+		}
 	}
 }
 
