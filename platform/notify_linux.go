@@ -88,23 +88,44 @@ func PeekDatagram(sock *os.File) (*Datagram, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Datagram{pidfd: -1}
-	buf, oob := make([]byte, maxDatagram), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4)+unix.CmsgSpace(4*253))
-	var n, oobn, flags int
-	var rerr error
+	var d *Datagram
+	var perr error
 	err = rc.Read(func(fd uintptr) bool {
-		n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), buf, oob, unix.MSG_PEEK|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-		return rerr != unix.EAGAIN && rerr != unix.EINTR
+		d, perr = peek(fd)
+		return perr != unix.EAGAIN
 	})
-	if err == nil {
-		err = rerr
-	}
+	return d, errors.Join(err, perr)
+}
+
+// PeekPending is PeekDatagram without waiting, whatever the socket's deadline:
+// nil when there is none.
+func PeekPending(sock *os.File) (d *Datagram, err error) {
+	rc, err := sock.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	d.Data, d.TooLong = buf[:n], flags&unix.MSG_TRUNC != 0
-	d.control(oob[:oobn])
-	return d, nil
+	var perr error
+	err = rc.Control(func(fd uintptr) { d, perr = peek(fd) })
+	if perr == unix.EAGAIN {
+		perr = nil
+	}
+	return d, errors.Join(err, perr)
+}
+
+func peek(fd uintptr) (*Datagram, error) {
+	buf, oob := make([]byte, maxDatagram), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4)+unix.CmsgSpace(4*253))
+	for {
+		n, oobn, flags, _, err := unix.Recvmsg(int(fd), buf, oob, unix.MSG_PEEK|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		d := &Datagram{Data: buf[:n], TooLong: flags&unix.MSG_TRUNC != 0, pidfd: -1}
+		d.control(oob[:oobn])
+		return d, nil
+	}
 }
 
 // control reads what came beside the data.

@@ -43,3 +43,6 @@ func AwaitLine(*os.File, int) ([]byte, bool, error) { return nil, false, errors.
 
 // CgroupID is for Linux only.
 func CgroupID(string) (uint64, bool) { return 0, false }
+
+// PeekPending is for Linux only.
+func PeekPending(*os.File) (*Datagram, error) { return nil, errors.ErrUnsupported }

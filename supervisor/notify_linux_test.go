@@ -287,3 +287,25 @@ func TestNotifyIsTakenOutLast(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 }
+
+// What was said just before the exit counts, though nobody had come to read it.
+func TestReadyJustBeforeTheExit(t *testing.T) {
+	swept := make(chan struct{})
+	s := open(t, Config{Hooks: &Hooks{At: func(at string, _ handles.ID) {
+		switch at {
+		case "swept":
+			close(swept)
+		case "heard":
+			<-swept
+		}
+	}}})
+	a := mustStart(t, s, with(sh(`exec "$SELF" say STATUS=1 STATUS=2 STATUS=3 STATUS=4 STATUS=5 STATUS=6 READY=1`), "notify"))
+	rec := mustWait(t, s, a.HandleID)
+	if rec.Status != handles.Completed || rec.ReadyAt.IsZero() || rec.Readiness.Status != "6" {
+		t.Errorf("%s, ready at %v: %+v", rec.Status, rec.ReadyAt, rec.Readiness)
+	}
+	w, err := s.WaitReady(t.Context(), string(a.HandleID), "", 0)
+	if err != nil || w.Status != wire.Ready && w.Record.ReadyAt.IsZero() {
+		t.Errorf("%+v, %v", w, err)
+	}
+}

@@ -46,6 +46,24 @@ func (w *readyWatch) listen(ctx context.Context) {
 	}
 }
 
+// listenLast hands over what is in the queue when the run is over, at most what
+// one may write to the journal in a second: who said it may have ended at once.
+func (w *readyWatch) listenLast() {
+	sock := w.q.notify
+	for range paceMost {
+		d, err := platform.PeekPending(sock)
+		if d == nil || err != nil {
+			return
+		}
+		m := w.judge(d)
+		d.Close()
+		w.hear(m)
+		if platform.DropDatagram(sock) != nil {
+			return
+		}
+	}
+}
+
 // judge says whether a datagram counts: it has to come from the run's tree, as
 // the kernel says, whatever user the sender is. A process that has ended counts
 // as long as the kernel tells where it was.

@@ -79,6 +79,11 @@ func (r *run) watchReady(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			stopLooking()
+			tasks.Wait()
+			if q.notify != nil && r.s.life.Err() == nil {
+				w.listenLast()
+			}
 			return
 		case <-ending:
 			ending = nil
@@ -167,12 +172,8 @@ func (w *readyWatch) tell(ctx context.Context, h hearing) bool {
 	case <-ctx.Done():
 		return false
 	}
-	select {
-	case <-h.closed:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	<-h.closed
+	return true
 }
 
 // look waits for one condition. nil with a text says that it holds; an error that
