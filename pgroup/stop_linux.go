@@ -10,7 +10,7 @@ import (
 )
 
 // Stop ends the whole tree by the ladder and reports what is left. It takes at
-// most Grace and Settle. A receive from next goes to the next step at once; nil
+// most Grace and Settle, and longer only for what was killed and is dying. A receive from next goes to the next step at once; nil
 // never does. The leader stays unreaped. Only one Stop or Finish may run.
 func (g *Group) Stop(l Ladder, next <-chan struct{}) Report {
 	s := g.newSweep(l, next)
@@ -172,10 +172,18 @@ func (s *sweep) tell(ms []platform.Stat) bool {
 	return group || len(alone) > 0
 }
 
+// Where processors are scarce, what was killed may not have had one to die on when
+// Settle is over: it is looked at again each starvedLook, for at most starved.
+const (
+	starved     = 2 * time.Second
+	starvedLook = 20 * time.Millisecond
+)
+
 // kill sends KILL to all that is left, again while new members turn up, and
-// waits at most Settle for the end.
+// waits at most Settle for the end, or starved for what is dying.
 func (s *sweep) kill() {
 	until := time.Now().Add(s.ladder.Settle)
+	last := until.Add(starved)
 	killed := map[int]uint64{}
 	for first := true; !s.settled(); first = false {
 		ms := s.g.members()
@@ -189,9 +197,20 @@ func (s *sweep) kill() {
 			continue
 		}
 		if s.watch.await(ms, s.g.done, until, nil) == timeOver {
-			return
+			if time.Now().After(last) || !s.dying() {
+				return
+			}
+			until = time.Now().Add(starvedLook)
 		}
 	}
+}
+
+// dying reports whether all that is left only needs a processor to end.
+func (s *sweep) dying() bool {
+	if !ended(s.g.done) && !platform.Dying(s.g.pid) {
+		return false
+	}
+	return !slices.ContainsFunc(s.g.members(), func(m platform.Stat) bool { return !platform.Dying(m.PID) })
 }
 
 func (s *sweep) settled() bool { return s.g.Gone() }

@@ -340,6 +340,20 @@ func TestStopForkBomb(t *testing.T) {
 	})
 }
 
+// Who was killed and had no processor to die on when Settle was over is no
+// survivor.
+func TestStopStarved(t *testing.T) {
+	in(t, allModes, func(t *testing.T, m mode) {
+		p := perl(t, m, `for (1..20) { if (!fork) { print "up\n"; hang() } } print "up\n"; hang()`)
+		for range 21 {
+			p.line("up")
+		}
+		r := p.Stop(Ladder{Grace: -1, Settle: time.Nanosecond}, nil)
+		wantNone(t, "survivors", r.Survivors)
+		p.reap()
+	})
+}
+
 // More members than one watch holds descriptors for, each in its own session.
 func TestStopManyMembers(t *testing.T) {
 	const many = maxWatched + 50

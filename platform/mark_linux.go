@@ -70,6 +70,19 @@ func NeverExecuted(pid int) bool { return hasFlag(pid, 0x40) }
 // (PF_EXITING in the flags of proc(5) stat, field 9.)
 func Exiting(pid int) bool { return hasFlag(pid, 0x4) }
 
+// Dying reports whether a process has been killed and needs but a processor to
+// end: it is exiting already, or runnable with SIGKILL pending (fields 9, 3 and 31
+// of proc(5) stat; a fatal signal is made pending to each thread, complete_signal
+// in kernel/signal.c).
+func Dying(pid int) bool {
+	f := statFields(pid)
+	if len(f) < 29 {
+		return false
+	}
+	pending, err := strconv.ParseUint(string(f[28]), 10, 64)
+	return err == nil && string(f[0]) == "R" && pending&(1<<(unix.SIGKILL-1)) != 0 || Exiting(pid)
+}
+
 func hasFlag(pid int, flag uint64) bool {
 	f := statFields(pid)
 	if len(f) < 7 {

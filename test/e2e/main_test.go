@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -58,6 +59,11 @@ func mainCode(m *testing.M) (code int) {
 		return 1
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGQUIT} { // a shell starts `go test &` with them ignored
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // what we start has the default again
+		}
+	}
 	if binDir = os.Getenv(envBin); binDir == "" {
 		dir, err := os.MkdirTemp("", "procsup-e2e-")
 		if err != nil {
