@@ -231,7 +231,11 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 	if err != nil {
 		return nil, err
 	}
+	spec.Idempotency, spec.Foreground, spec.Owner = "", false, nil
 	if r != nil {
+		if err := s.mayStartAgain(r, spec); err != nil { // before anything is ended
+			return nil, err
+		}
 		if req.Reason == "" {
 			req.Reason = "restart"
 		}
@@ -243,7 +247,6 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 			return nil, err
 		}
 	}
-	spec.Idempotency, spec.Foreground, spec.Owner = "", false, nil
 	again, commit, err := s.admit(spec, string(id))
 	if err != nil {
 		return nil, err
@@ -252,6 +255,30 @@ func (s *Supervisor) Restart(ctx context.Context, ref, session string, req wire.
 		return nil, err
 	}
 	return again.envelope(), nil
+}
+
+// mayStartAgain refuses a restart of a live run that would end it and then not be
+// admitted, as far as that can be told.
+func (s *Supervisor) mayStartAgain(r *run, spec wire.Start) error {
+	missing := s.journal.Missing()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing || s.draining:
+		return drainingError()
+	case missing != nil:
+		return missingError(s.cfg.Dir, missing)
+	}
+	if err := r.sess.inScope(spec.Scope); err != nil {
+		return err
+	}
+	if r.place && r == r.sess.parent { // what is in front is not owed when it is ended
+		return nil
+	}
+	if needsPlace(spec) {
+		return r.sess.place()
+	}
+	return nil
 }
 
 // mayFollow refuses a restart unless the run ended by itself or by this very

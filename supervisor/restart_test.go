@@ -102,3 +102,21 @@ func TestA22_WhatMayFollow(t *testing.T) {
 		}
 	}
 }
+
+// A restart that would not be admitted is refused before the run is ended
+// (S1-51).
+func TestS1_51_RefusedRestartEndsNothing(t *testing.T) {
+	s := open(t, Config{})
+	full := mustStart(t, s, sh("sleep 600"))
+	for range wire.InboxSize - 1 {
+		if a, err := s.Start(t.Context(), wire.Start{Command: []string{"/no/such"}, Session: "t"}); err != nil || a.Error == "" {
+			t.Fatal(a, err)
+		}
+	}
+	if _, err := s.Restart(t.Context(), string(full.HandleID), "", wire.Cancel{}); !errors.Is(err, handles.ErrInboxFull) {
+		t.Errorf("restart: %v", err)
+	}
+	if rec, err := s.Show(t.Context(), string(full.HandleID), ""); err != nil || rec.Status != handles.Running || rec.Stop != nil {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}

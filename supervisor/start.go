@@ -79,7 +79,7 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 		return nil, nil, drainingError()
 	}
 	if missing != nil { // what runs goes on, but nobody would know of a new one after a restart
-		return nil, nil, &handles.Error{Code: handles.CodePersistence, ID: s.cfg.Dir, Message: fmt.Sprintf("nothing was started: %v", missing), Hint: "procsup daemon --stop, then start it again"}
+		return nil, nil, missingError(s.cfg.Dir, missing)
 	}
 	sess, err := s.open(spec.Session)
 	if err != nil {
@@ -118,6 +118,10 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 
 func drainingError() error {
 	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
+}
+
+func missingError(dir string, missing error) error {
+	return &handles.Error{Code: handles.CodePersistence, ID: dir, Message: fmt.Sprintf("nothing was started: %v", missing), Hint: "procsup daemon --stop, then start it again"}
 }
 
 // room refuses what there is no place for, before anything is started.

@@ -134,6 +134,15 @@ func (m *model) refusals(req wire.Start) (codes []handles.Code) {
 	return codes
 }
 
+// noRestart are the reasons to refuse a restart of a live run before it is ended:
+// those of its start but that its own name is taken.
+func (m *model) noRestart(r *modelRun, req wire.Start) []handles.Code {
+	if r.front && r.needsPlace() {
+		return m.sessions[req.Session].inScope(req.Scope)
+	}
+	return slices.DeleteFunc(m.refusals(req), func(c handles.Code) bool { return c == handles.CodeNameTaken })
+}
+
 // admit adds a run; a session that was not there is.
 func (m *model) admit(id handles.ID, req wire.Start) *modelRun {
 	if m.sessions[req.Session] == nil {
@@ -196,10 +205,10 @@ func (m *model) next(session, reader string, most int) (batch string, runs []*mo
 	for _, r := range m.of(session, (*modelRun).owed) {
 		switch {
 		case r.batch == "":
+		case m.batches[r.batch].dead: // also when a new process bears the name of the old
+			dead = append(dead, r.batch)
 		case m.batches[r.batch].reader == reader:
 			own = append(own, r.batch)
-		case m.batches[r.batch].dead:
-			dead = append(dead, r.batch)
 		}
 	}
 	switch {

@@ -119,8 +119,9 @@ func (w *world) front(rt *rapid.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	f := &inFront{leave: leave, end: make(chan *handles.Record, 1)}
 	told := make(chan *wire.Started, 1)
+	as := w.h.as("r0", req.Session)
 	go func() { // ends with the run, or when its caller leaves
-		rec, err := w.h.as("r0", req.Session).Run(ctx, req, func(a *wire.Started) { told <- a })
+		rec, err := as.Run(ctx, req, func(a *wire.Started) { told <- a })
 		f.err = err
 		f.end <- rec
 	}()
@@ -225,7 +226,12 @@ func (w *world) again(rt *rapid.T) {
 	}
 	req := r.req
 	req.Idempotency, req.Foreground = "", false
+	early := w.m.noRestart(r, req)
 	a, err := w.h.as("r0", r.req.Session).Restart(context.Background(), string(r.id), wire.Cancel{})
+	if r.live() && len(early) > 0 { // refused before it is ended
+		agree(rt, "restart", err, early...)
+		return
+	}
 	r.killed(handles.CauseCancelled)
 	want := w.m.refusals(req)
 	w.collect(rt, r)
@@ -259,8 +265,9 @@ func (w *world) await(rt *rapid.T) {
 		}
 	}
 	w.waits[r] = append(w.waits[r], x)
+	as := w.h.as(x.reader, r.req.Session)
 	go func() { // ends with the run
-		a, err := w.h.as(x.reader, r.req.Session).WaitTake(context.Background(), string(r.id), 0)
+		a, err := as.WaitTake(context.Background(), string(r.id), 0)
 		x.answer <- waited{a, err}
 	}()
 }
