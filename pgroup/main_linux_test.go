@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 		exitNow(code)
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if signal.Ignored(unix.SIGINT) { // a shell starts `go test &` so
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT) // what we start has the default again
+	}
 	os.Exit(m.Run())
 }
 
