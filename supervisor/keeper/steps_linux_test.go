@@ -274,7 +274,11 @@ func TestDeathAfterSpawnAndEnd(t *testing.T) {
 // The supervisor dies between any two steps of an end.
 func TestDeathInEnd(t *testing.T) {
 	t.Parallel()
-	reaped := func(r *rig, _ int) { r.do("reap a") }
+	reaped := func(r *rig, _ int) {
+		r.do("register b 1") // its answer comes after the keeper has seen that a was spawned, and has its pidfd
+		r.do("withdraw b")
+		r.do("reap a")
+	}
 	for name, tc := range map[string]struct {
 		steps func(r *rig, pid int)
 		after func(r *rig, pid int)
