@@ -296,7 +296,7 @@ func (l *Log) Records() ([]Record, error) {
 	}
 	l.index.mu.Unlock()
 	recs, _, err := readIndex(l.index.path)
-	if errors.Is(err, fs.ErrNotExist) && l.streams[Stdout].total.Load()+l.streams[Stderr].total.Load() == 0 {
+	if errors.Is(err, fs.ErrNotExist) { // nothing was written, or who wrote died before its first record: the bytes are there
 		return nil, nil
 	}
 	return recs, err

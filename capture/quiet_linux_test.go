@@ -98,7 +98,7 @@ func TestQuietLogHasNoIndex(t *testing.T) {
 	if again, err = Reopen(dir); err != nil {
 		t.Fatal(err)
 	}
-	if recs, err := again.Records(); err == nil {
-		t.Errorf("records %v of a log whose index is gone: no error", recs)
+	if recs, err := again.Records(); len(recs) != 0 || err != nil { // the bytes are there, their times are not
+		t.Errorf("records %v, %v of a log whose index is gone", recs, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"procsup/handles"
@@ -165,9 +166,19 @@ func checkWords(req wire.Start) error {
 	return nil
 }
 
-// fingerprint tells two requests apart that carry the same idempotency key.
+// fingerprint tells two requests apart that carry the same idempotency key. The
+// order of the environment tells nothing, nor does what a shell keeps there for
+// itself, which differs from one of its commands to the next.
 func fingerprint(req wire.Start) string {
 	req.Idempotency = ""
+	req.Env = slices.DeleteFunc(slices.Clone(req.Env), func(kv string) bool {
+		return strings.HasPrefix(kv, "_=") || strings.HasPrefix(kv, "SHLVL=")
+	})
+	slices.SortStableFunc(req.Env, func(a, b string) int { // of two of one name the last counts
+		na, _, _ := strings.Cut(a, "=")
+		nb, _, _ := strings.Cut(b, "=")
+		return strings.Compare(na, nb)
+	})
 	b, _ := json.Marshal(req) // cannot fail: plain data
 	return digest(b)
 }

@@ -139,7 +139,7 @@ func (s *Supervisor) replay(spec wire.Start, k *journal.Key) error {
 		return nil
 	}
 	if print != fingerprint(spec) {
-		return &handles.Error{Code: handles.CodeKeyConflict, ID: string(id), Message: "the idempotency key was used for another start, " + string(id), Hint: "use a new key for a new start"}
+		return &handles.Error{Code: handles.CodeKeyConflict, ID: string(id), Message: "the idempotency key was used for another start, " + string(id) + ": its command, directory, environment or options are not the same", Hint: "use a new key for a new start"}
 	}
 	return &replay{live: s.runs[id], id: id}
 }

@@ -114,7 +114,9 @@ func TestS3_12_IdempotencyKey(t *testing.T) {
 	s := open(t, Config{Dir: dir})
 	req := sh("exit 0")
 	req.Idempotency = "k1"
+	req.Env = []string{"A=1", "Z=1", "_=/bin/sh"}
 	a := mustStart(t, s, req)
+	req.Env = []string{"_=/usr/bin/procsup", "SHLVL=3", "Z=1", "A=1"} // as a shell moves its own about
 	b := mustStart(t, s, req)
 	if b.HandleID != a.HandleID || !b.Replayed {
 		t.Errorf("got %s replayed=%v, want %s", b.HandleID, b.Replayed, a.HandleID)

@@ -26,6 +26,9 @@ func flagsFirst(app *cli.App, args []string) []string {
 			return args
 		}
 	}
+	if asksHelp(cmd, args[at:]) {
+		return append(slices.Clone(args[:at]), "--help")
+	}
 	var flags, rest []string
 	for i := at; i < len(args); i++ {
 		a := args[i]
@@ -45,6 +48,20 @@ func flagsFirst(app *cli.App, args []string) []string {
 	}
 	out := append(slices.Clone(args[:at]), flags...)
 	return append(append(out, "--"), rest...)
+}
+
+// asksHelp reports whether --help is among the words before --: as an argument
+// before it would be taken for a verb.
+func asksHelp(cmd *cli.Command, args []string) bool {
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		switch a := args[i]; {
+		case a == "--help" || a == "-h":
+			return true
+		case len(a) > 1 && a[0] == '-' && takesValue(cmd, a):
+			i++
+		}
+	}
+	return false
 }
 
 // takesValue reports whether the word behind a flag is its value.

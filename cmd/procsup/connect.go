@@ -113,9 +113,21 @@ func (r *remote) explain(err error) error {
 	case errors.Is(err, client.ErrNoDaemon):
 		return &exitError{code: exitNoDaemon, msg: r.verb + ": " + err.Error()}
 	case errors.As(err, &e):
-		return &exitError{code: codeOf(e.Code), msg: r.verb + ": " + err.Error()}
+		msg := err.Error()
+		if flag, ok := flagOf[e.ID]; ok && e.Code == handles.CodeInvalid {
+			if rest, ok := strings.CutPrefix(msg, e.ID+":"); ok {
+				msg = flag + ":" + rest
+			}
+		}
+		return &exitError{code: codeOf(e.Code), msg: r.verb + ": " + msg}
 	}
 	return unusable("%s: %v", r.verb, err)
+}
+
+// flagOf are the flags for fields of a request that have another name there.
+var flagOf = map[string]string{
+	"tag": "--kind", "ready": "--ready", "ready_timeout_ms": "--ready-timeout", "watchdog_ms": "--watchdog", "bind_pid": "--bind-pid",
+	"grace_ms": "--grace", "stop_signal": "--stop-signal", "notify_match": "--notify-match", "events": "--events", "lease": "--lease",
 }
 
 // codeOf is the exit code of an error code.

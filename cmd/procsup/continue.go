@@ -40,7 +40,7 @@ func continueCommand() *cli.Command {
 		&cli.StringFlag{Name: "wait", Usage: "wait at most `D` for something to be owed"},
 		&cli.StringFlag{Name: "deadline", Usage: "with --exec: end the command after `D`"},
 		&cli.StringFlag{Name: "scope", Usage: "with --exec: in the open scope `G`"},
-		&cli.IntFlag{Name: "events", Usage: "with --exec: keep `N` events for a slow receiver (default: 1024)"},
+		&cli.IntFlag{Name: "events", Usage: "with --exec: keep `N` events for a slow receiver", DefaultText: "1024"},
 		&cli.StringFlag{Name: "input", Hidden: true},
 	)
 	cmd.Action = func(c *cli.Context) error {

@@ -89,6 +89,18 @@ func (j *job) mirror(end pgroup.End) error {
 	return e
 }
 
+// whyKill says what KILL came after: the grace, or somebody who would not wait.
+func (j *job) whyKill() string {
+	grace := max(j.opt.ladder.Grace, 0)
+	sent := j.report.Signals
+	for i := range sent {
+		if sent[i].Signal == syscall.SIGKILL && sent[i].At.Sub(sent[0].At) < grace {
+			return "asked again"
+		}
+	}
+	return "after the grace of " + grace.String()
+}
+
 // tell says what procsup did, if it did anything, in one line.
 func (j *job) tell(complete, passedOn bool) {
 	var parts []string
@@ -103,7 +115,7 @@ func (j *job) tell(complete, passedOn bool) {
 		}
 		s += ": ended " + j.opt.argv[0] + " by " + platform.SignalName(j.stop.signal)
 		if j.killed() {
-			s += " and, after the grace of " + max(j.opt.ladder.Grace, 0).String() + ", KILL"
+			s += " and, " + j.whyKill() + ", KILL"
 		}
 		parts = append(parts, s)
 	}

@@ -48,6 +48,11 @@ func doList(c *cli.Context, r *remote) error {
 	if err := r.do(func() (err error) { l, err = r.List(context.Background(), f); return err }); err != nil {
 		return err
 	}
+	if c.IsSet("session") && len(l.Handles) == 0 { // a name that was mistyped is no empty session
+		if err := r.do(func() error { _, err := r.ShowSession(context.Background(), f.Session); return err }); err != nil {
+			return err
+		}
+	}
 	if c.Bool("json") {
 		return printJSON(c, l)
 	}

@@ -71,7 +71,7 @@ func startFlags() []cli.Flag {
 		&cli.StringFlag{Name: "max-output", Usage: "keep at most `SIZE` of each stream: the first 1M and the newest (default: 1G)"},
 		&cli.StringFlag{Name: "scope", Usage: "in the open scope `G` of the session"},
 		&cli.StringSliceFlag{Name: "notify-match", Usage: "a notice when the output has the text `PATTERN` for the first time (repeatable)"},
-		&cli.IntFlag{Name: "events", Usage: "keep `N` events for a slow receiver of procsup events (default: 1024)"},
+		&cli.IntFlag{Name: "events", Usage: "keep `N` events for a slow receiver of procsup events", DefaultText: "1024"},
 		&cli.StringFlag{Name: "idempotency-key", Usage: "a second start with the same `KEY` gives the first answer again"},
 		&cli.StringSliceFlag{Name: "ready", Usage: "it is ready when `CONDITION` holds (repeatable: all have to)"},
 		&cli.StringFlag{Name: "ready-timeout", Usage: "end it if it is not ready within `D` (default: 90s; 0 = never)"},

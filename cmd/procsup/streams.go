@@ -71,7 +71,9 @@ func openStreams(o *options) (*streams, error) {
 				cfg.MaxOutput, cfg.Window = passKept, passWindow
 			}
 		}
-		if s.log, err = capture.Open(cfg); err != nil {
+		if s.log, err = capture.Open(cfg); errors.Is(err, capture.ErrExists) {
+			return nil, unusable("run: --capture: %v; it is of an earlier run: name another folder, or remove it", err)
+		} else if err != nil {
 			return nil, unusable("run: --capture: %v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"procsup/handles"
 	"procsup/platform"
+	"procsup/supervisor/api"
 	"procsup/supervisor/client"
 	"procsup/supervisor/journal"
 	"procsup/supervisor/keeper"
@@ -35,6 +36,9 @@ func daemonMain(o *options) error {
 	o.state, o.socket = state, socket
 	if o.stop || o.replace || o.status {
 		return ask(o)
+	}
+	if err := api.CheckUser(); err != nil { // a supervisor would say so again and again
+		return err
 	}
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state directory %s: %w", state, err)
@@ -183,7 +187,7 @@ func ask(o *options) error {
 	defer cancel()
 	hello, err := c.Hello(ctx)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "procsupd: no daemon answers at %s: %v\n", o.socket, err)
+		fmt.Fprintf(os.Stderr, "procsupd: %v\n", err)
 		os.Exit(exitNone)
 	}
 	switch {

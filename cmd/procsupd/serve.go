@@ -191,6 +191,9 @@ func (v *server) end(deadline time.Time) error {
 	_ = v.srv.Shutdown(ctx)
 	err := v.Close()
 	_ = os.Remove(filepath.Join(v.Dir(), "socket"))
+	if !v.passed { // who comes next has to wait for the lock, which the keeper holds
+		_ = os.Remove(v.o.socket)
+	}
 	v.over = true
 	return errors.Join(err, v.link.ShutdownDone())
 }
