@@ -45,8 +45,8 @@ func TestWaitReadyVerb(t *testing.T) {
 	if r := b.run("wait-ready", h); r.code != exitNoMatch || !strings.Contains(r.err, "it was ready before") {
 		t.Errorf("ended: %+v", r)
 	}
-	h = b.start("--ready", "output:never", "--ready-timeout", "50ms", "--", "sh", "-c", "echo almost; exec sleep 600")
-	if r := b.run("wait-ready", h); r.code != exitNoMatch || !strings.Contains(r.err, "start_aborted") || !strings.Contains(r.err, "not ready within 50ms: output:never") || !strings.Contains(r.err, "\n  almost\n") {
+	h = b.start("--ready", "output:never", "--ready-timeout", "2s", "--", "sh", "-c", "echo almost; exec sleep 600")
+	if r := b.run("wait-ready", h); r.code != exitNoMatch || !strings.Contains(r.err, "start_aborted") || !strings.Contains(r.err, "not ready within 2s: output:never") || !strings.Contains(r.err, "\n  almost\n") {
 		t.Errorf("aborted: %+v", r)
 	}
 	if r := b.run("wait", h); r.code != exitNoMatch || !strings.Contains(r.err, "output:never") {
