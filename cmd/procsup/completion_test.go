@@ -141,6 +141,9 @@ func TestManPages(t *testing.T) {
 				t.Errorf("%s has no %q", page, want)
 			}
 		}
+		if flag := map[string]string{"procsup-daemon": "keep\\-records", "procsup-await": "\\-\\-quiet"}[page]; !strings.Contains(string(text), flag) {
+			t.Errorf("%s does not tell of %s", page, flag)
+		}
 		if _, err := exec.LookPath("man"); err != nil {
 			continue
 		}

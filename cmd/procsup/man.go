@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -56,7 +57,31 @@ func pageOf(app *cli.App, path []string, cmd *cli.Command) page {
 	}
 	p.about, p.args, p.text, p.flags = cmd.Usage, "[flags] "+cmd.ArgsUsage, cmd.Description, cmd.VisibleFlags()
 	p.verbs = visible(cmd.Subcommands)
+	if args, ok := helpElsewhere[strings.Join(path, " ")]; ok {
+		if text, err := helpOfDaemon(args); err == nil {
+			p.text = text
+		}
+	}
 	return p
+}
+
+// helpElsewhere are the verbs whose help is that of procsupd with these arguments.
+var helpElsewhere = map[string][]string{"daemon": {"--help"}, "await": {"await", "--help"}}
+
+// helpOfDaemon is a help without its line of usage, the examples last.
+func helpOfDaemon(args []string) (string, error) {
+	exe, err := findDaemon()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command(exe, args...).CombinedOutput()
+	if err != nil {
+		return "", err
+	}
+	_, text, _ := strings.Cut(string(out), "\n\n")
+	before, rest, _ := strings.Cut(text, "Examples:\n")
+	examples, after, _ := strings.Cut(rest, "\n\n")
+	return before + after + "\nExamples:\n" + examples, nil // a page has them last
 }
 
 func visible(all []*cli.Command) (out []*cli.Command) {
