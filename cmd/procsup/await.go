@@ -20,6 +20,12 @@ Examples:
 func awaitCommand() *cli.Command {
 	return &cli.Command{
 		Name: "await", Usage: "wait for ports, sockets, URLs, files or commands", ArgsUsage: "CONDITION… [--any] [--gone] [--timeout D] [-- CMD [ARG…]]",
+		Flags: []cli.Flag{ // for completion: procsupd reads them
+			&cli.BoolFlag{Name: "any", Usage: "wait for one of the conditions only"},
+			&cli.BoolFlag{Name: "gone", Usage: "wait until they do not hold"},
+			&cli.StringFlag{Name: "timeout", Usage: "at most `D`, then exit 75"},
+			&cli.BoolFlag{Name: "quiet", Usage: "do not say what did not hold"},
+		},
 		Description: awaitHelp, SkipFlagParsing: true, HideHelp: true, HideHelpCommand: true,
 		Action: func(c *cli.Context) error { // trying sockets needs package net, which procsup does not link
 			return execDaemon("await", append([]string{"await"}, c.Args().Slice()...)...)

@@ -152,7 +152,7 @@ func (q completing) lines() []string {
 			}
 			i++
 		case strings.HasPrefix(w, "-") && len(w) > 1:
-		case takesCommand(cmd):
+		case beginsCommand(cmd):
 			return []string{fmt.Sprintf(":command %d", i+1)}
 		default:
 			args++
@@ -167,7 +167,9 @@ func (q completing) lines() []string {
 // argument completes a word that is no flag.
 func (q completing) argument(cmd *cli.Command, n int) []string {
 	switch {
-	case takesCommand(cmd):
+	case cmd.Name == "await":
+		return q.offer([]string{"tcp:\tHOST:PORT", "unix:\tPATH", "http://\tURL", "https://\tURL", "file:\tPATH", "exec:\tCMD"})
+	case beginsCommand(cmd):
 		return []string{fmt.Sprintf(":command %d", len(q.words))}
 	case cmd.Name == "signal" && n == 1:
 		return q.offer(signalWords())
@@ -212,6 +214,9 @@ func (q completing) offer(words []string) []string {
 }
 
 func takesCommand(cmd *cli.Command) bool { return strings.Contains(cmd.ArgsUsage, "CMD") }
+
+// beginsCommand reports whether the first word that is no flag begins a command.
+func beginsCommand(cmd *cli.Command) bool { return takesCommand(cmd) && cmd.Name != "await" }
 
 func verbWords(cmds []*cli.Command) (out []string) {
 	for _, c := range visible(cmds) {

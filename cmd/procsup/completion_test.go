@@ -56,6 +56,10 @@ func TestComplete(t *testing.T) {
 		"behind dashes":    {words: []string{"start", "--", "git", "lo"}, want: []string{":command 3"}, exact: true},
 		"a command's word": {words: []string{"run", "git", "lo"}, want: []string{":command 2"}, exact: true},
 		"no verb":          {words: []string{"nonsense", ""}, want: []string{""}, exact: true},
+		"conditions":       {words: []string{"await", "--any", "u"}, want: []string{"unix:"}, exact: true},
+		"await's flags":    {words: []string{"await", "tcp:h:1", "--t"}, want: []string{"--timeout"}, exact: true},
+		"await's command":  {words: []string{"await", "tcp:h:1", "--", "gi"}, want: []string{":command 4"}, exact: true},
+		"daemon's flags":   {words: []string{"daemon", "--sto"}, want: []string{"--stop"}, exact: true},
 		"a shell":          {words: []string{"completion", "z"}, want: []string{"zsh"}, exact: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func pageOf(app *cli.App, path []string, cmd *cli.Command) page {
 	p.verbs = visible(cmd.Subcommands)
 	if args, ok := helpElsewhere[strings.Join(path, " ")]; ok {
 		if text, err := helpOfDaemon(args); err == nil {
-			p.text = text
+			p.text, p.flags = text, nil // it tells of them
 		}
 	}
 	return p
