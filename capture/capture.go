@@ -345,6 +345,14 @@ func (l *Log) LetGo() {
 func (l *Log) stop() {
 	l.mu.Lock()
 	l.settled = true
+	l.mu.Unlock()
+	l.halt()
+	l.settle()
+}
+
+// halt ends all pumps.
+func (l *Log) halt() {
+	l.mu.Lock()
 	pumps := l.pumps
 	l.mu.Unlock()
 	for _, p := range pumps {
@@ -353,7 +361,6 @@ func (l *Log) stop() {
 	for _, p := range pumps {
 		<-p.done
 	}
-	l.settle()
 }
 
 // gaps returns a record for each gap of the streams.

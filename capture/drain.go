@@ -38,6 +38,19 @@ func (l *Log) Drain(ctx context.Context, idle, max time.Duration) (complete bool
 	return true
 }
 
+// Yield stops the pumps, after they have taken what is in the pipes at that
+// moment, and closes the pipes, for a process that ends while another one, which
+// has them too, goes on with the log. No stream ends by it: a reader is not told
+// that it has everything.
+func (l *Log) Yield() {
+	l.hurry()
+	l.halt()
+	l.index.mu.Lock()
+	l.index.flush(l.now())
+	l.index.mu.Unlock()
+	l.LetGo()
+}
+
 // awaitQuiet returns when done is closed, ctx ends, max has passed, or idle has
 // passed since the call and since last; max and idle begin anew while held.
 func awaitQuiet(ctx context.Context, done <-chan struct{}, held func() bool, last func() time.Time, idle, max time.Duration) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // resume takes up what an earlier process left in the folder: the spool tells
@@ -43,6 +44,7 @@ func (s *Stream) resume(recs []Record, whole bool) error {
 			}
 		}
 	}
+	s.last.Store(int64(s.lastWrite().Sub(s.log.epoch)))
 	total = max(total, seen)
 	s.inUse = !missing || total > 0
 	if stored < total {
@@ -84,4 +86,14 @@ func (s *Stream) believeHoles() {
 		}
 		f.Close()
 	}
+}
+
+// lastWrite is when a stream that was found got its last byte: 1970 if it never
+// got one.
+func (s *Stream) lastWrite() time.Time {
+	st, err := os.Stat(s.log.Path(s.src))
+	if err != nil || st.Size() == 0 {
+		return time.Unix(0, 0)
+	}
+	return st.ModTime()
 }

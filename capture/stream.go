@@ -86,7 +86,8 @@ func (s *Stream) Ended() bool {
 }
 
 // LastActivity returns when the last byte came, with a monotonic reading; the
-// time of Open when none has. A no-output timeout needs no bell: sleep until
+// time of Open when none has. Of a log that was resumed it is that of the last byte
+// in its files, 1970 without one. A no-output timeout needs no bell: sleep until
 // LastActivity plus the timeout, look again, and either fire or sleep on.
 func (s *Stream) LastActivity() time.Time {
 	return s.log.epoch.Add(time.Duration(s.last.Load()))

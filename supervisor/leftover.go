@@ -48,5 +48,14 @@ func (r *run) interrupt(next chan<- struct{}, done <-chan struct{}, deadline, qu
 
 // quietFor is how long a run may still say nothing.
 func (r *run) quietFor() time.Duration {
-	return millis(r.spec.NoOutputMS) - time.Since(later(r.log.LastActivity(), r.rec.StartedAt))
+	return millis(r.spec.NoOutputMS) - time.Since(r.lastHeard())
+}
+
+// lastHeard is when a run last wrote something, or began.
+func (r *run) lastHeard() time.Time {
+	last := r.rec.StartedAt
+	if r.log == nil { // it died with the keeper: nobody hears any more
+		return later(last, r.s.started)
+	}
+	return later(last, r.log.LastActivity())
 }

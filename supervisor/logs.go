@@ -65,6 +65,9 @@ func (s *Supervisor) Output(ctx context.Context, ref, session string, want Outpu
 				gap(hole.Range)
 			}
 		case errors.Is(err, io.EOF):
+			if s.life.Err() != nil { // the successor knows whether that is all
+				return handles.ErrStarting
+			}
 			return nil
 		case err != nil:
 			return err

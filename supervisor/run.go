@@ -153,12 +153,12 @@ func (r *run) own() {
 	}
 	r.s.hook("swept", r)
 	complete := true
-	if r.log != nil {
+	if r.log != nil && r.s.life.Err() == nil {
 		complete = r.log.Drain(r.s.life, drainIdle, drainMax)
 	}
 	if r.s.life.Err() != nil {
 		if r.log != nil {
-			r.log.LetGo()
+			r.log.Yield()
 		}
 		return // this process goes away; its successor takes the run up
 	}
@@ -193,7 +193,7 @@ func (r *run) observe() {
 // tree, and says whether the stop came first.
 func (r *run) attend() (rep pgroup.Report, stopped bool) {
 	deadline := newAlarm(r.spec.DeadlineMS, r.rec.StartedAt)
-	quiet := newAlarm(r.spec.NoOutputMS, time.Now())
+	quiet := newAlarm(r.spec.NoOutputMS, r.lastHeard())
 	for {
 		select {
 		case <-r.s.life.Done():
