@@ -2,6 +2,8 @@ package platform
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,4 +98,19 @@ func spareFDs(n int) bool {
 		}
 	}
 	return n <= 0
+}
+
+// OpenInput opens a file for a command to read from. It never waits: not for the
+// writer of a FIFO (fifo(7)), which whoever names one has to have open, else the
+// command finds its end.
+func OpenInput(name string) (*os.File, error) {
+	fd, err := openRetry(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	if err := unix.SetNonblock(fd, false); err != nil { // the command shares it
+		unix.Close(fd)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }

@@ -2,6 +2,8 @@
 
 package platform
 
+import "os"
+
 // InheritedFDs lists nothing here.
 func InheritedFDs() []int { return nil }
 
@@ -16,3 +18,6 @@ func SetCloexec(fd int) bool { return fd >= 0 }
 
 // NeedFDs checks nothing here.
 func NeedFDs(int) error { return nil }
+
+// OpenInput opens a file for a command to read from.
+func OpenInput(name string) (*os.File, error) { return os.Open(name) }

@@ -54,9 +54,14 @@ func pidfdErr(err error, sig syscall.Signal) error {
 // SetSubreaper makes this process the parent of every orphan below it
 // (PR_SET_CHILD_SUBREAPER, Linux 3.4). It holds until it ends and is not
 // inherited.
-func SetSubreaper() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become subreaper: %w", err)
+func SetSubreaper() error { return subreaper(1) }
+
+// UnsetSubreaper takes that back, for a process that becomes another program.
+func UnsetSubreaper() error { return subreaper(0) }
+
+func subreaper(on uintptr) error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, on, 0, 0, 0); err != nil {
+		return fmt.Errorf("set subreaper to %d: %w", on, err)
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (s *Supervisor) openStdin(r *run, p *plumbing) (err error) {
 		r.keepStdin(ours)
 		return p.keep(ours)
 	default:
-		p.child[0], err = os.Open(r.spec.Stdin)
+		p.child[0], err = platform.OpenInput(r.spec.Stdin)
 	}
 	return err
 }

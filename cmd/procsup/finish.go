@@ -129,7 +129,10 @@ func (j *job) tell(complete, passedOn bool) {
 	if n := len(r.Survivors); n > 0 && j.opt.leftover != pgroup.Keep {
 		parts = append(parts, fmt.Sprintf("%s could not be ended: %s", count(n, "process", "processes"), list(r.Survivors)))
 	}
-	if !complete {
+	switch why := j.streams.failed.Load(); {
+	case why != nil:
+		parts = append(parts, *why+"; the command's own was closed then")
+	case !complete:
 		parts = append(parts, "output is incomplete: a process out of reach keeps it open")
 	}
 	if !passedOn {

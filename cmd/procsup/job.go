@@ -73,10 +73,10 @@ func runForeground(o *options, signals *caught) error {
 	j.parent = os.Getenv(pgroup.TokenVar)
 	j.token = childToken(j.parent, j.id)
 	var err error
-	if j.result, err = openResult(o.result); err != nil {
+	if j.result, err = openResult(o, signals); err != nil {
 		return err
 	}
-	if j.streams, err = openStreams(o); err != nil {
+	if j.streams, err = openStreams(o, signals); err != nil {
 		return err
 	}
 	defer j.streams.close()

@@ -18,7 +18,8 @@ type resultFile struct {
 }
 
 // openResult opens FILE, or takes descriptor N of fd:N, before anything runs.
-func openResult(spec string) (*resultFile, error) {
+func openResult(o *options, signals *caught) (*resultFile, error) {
+	spec := o.result
 	if spec == "" {
 		return nil, nil
 	}
@@ -32,9 +33,9 @@ func openResult(spec string) (*resultFile, error) {
 		}
 		return &resultFile{file: os.NewFile(uintptr(fd), spec), fd: fd}, nil
 	}
-	f, err := os.OpenFile(spec, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := signals.open(spec, os.O_WRONLY|os.O_CREATE, o.deadline)
 	if err != nil {
-		return nil, unusable("run: --result %s: %v", spec, reason(err))
+		return nil, unusableFile("--result", spec, err)
 	}
 	return &resultFile{file: f, fd: -1}, nil
 }

@@ -36,7 +36,7 @@ func runInSession(c *cli.Context, o *options, signals *caught) error {
 	if !o.json {
 		f.out, f.errOut = os.Stdout, os.Stderr
 	}
-	result, err := openResult(o.result)
+	result, err := openResult(o, signals)
 	if err != nil {
 		return err
 	}

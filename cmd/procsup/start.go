@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -228,6 +229,9 @@ func startStdin(c *cli.Context, req *wire.Start) (err error) {
 	if req.Stdin != "null" && req.Stdin != "pipe" {
 		if req.Stdin, err = filepath.Abs(req.Stdin); err != nil {
 			return unusable("%s: --stdin: %v", verbName(c), err)
+		}
+		if st, err := os.Stat(req.Stdin); err == nil && st.Mode()&fs.ModeNamedPipe != 0 { // opening it would take its writer away
+			return unusable("%s: --stdin %s: a FIFO would have the daemon wait for its writer; use --stdin pipe and procsup send", verbName(c), req.Stdin)
 		}
 		f, err := os.Open(req.Stdin)
 		if err != nil {

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,12 +41,13 @@ type streams struct {
 
 	follow [2]*capture.Follower // of what is passed through, until started
 	copies sync.WaitGroup
-	cancel context.CancelFunc // ends the copies
+	failed atomic.Pointer[string] // why a stream could not be passed on; nil: it could, or its reader went away
+	cancel context.CancelFunc     // ends the copies
 	ctx    context.Context
 }
 
 // openStreams opens what the flags name; nothing has run yet.
-func openStreams(o *options) (*streams, error) {
+func openStreams(o *options, signals *caught) (*streams, error) {
 	s := &streams{opt: o}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
@@ -53,8 +56,8 @@ func openStreams(o *options) (*streams, error) {
 		s.stdin = os.Stdin
 	case "null":
 	default:
-		if s.stdin, err = os.Open(o.stdin); err != nil {
-			return nil, unusable("run: --stdin %s: %v", o.stdin, reason(err))
+		if s.stdin, err = signals.open(o.stdin, os.O_RDONLY, o.deadline); err != nil {
+			return nil, unusableFile("--stdin", o.stdin, err)
 		}
 	}
 	if s.events, err = openEvents(o); err != nil {
@@ -154,6 +157,10 @@ func (s *streams) pass(src capture.Source, to *os.File) {
 		for {
 			n, err := f.Read(s.ctx, buf)
 			if _, werr := to.Write(buf[:n]); werr != nil {
+				if !errors.Is(werr, syscall.EPIPE) {
+					why := fmt.Sprintf("%v could not be passed on: %v", src, reason(werr))
+					s.failed.Store(&why)
+				}
 				s.log.Refuse(src)
 				return
 			}

@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"procsup/pgroup"
+	"procsup/platform"
 	"procsup/supervisor/ready"
 )
 
@@ -209,7 +212,17 @@ func (a *awaiting) wait() ([]ready.Unmet, error) {
 		dir = ""
 	}
 	place := &ready.Place{Dir: dir, Env: os.Environ(), Once: a.timeout < 0}
+	if a.executes() { // so that nothing of a check gets away
+		if place.Subreaper, err = pgroup.BecomeSubreaper(true); err == nil {
+			defer func() { _ = platform.UnsetSubreaper() }() // the command gets what we were given
+		}
+	}
 	return place.AwaitAll(ctx, a.conds, a.any, a.gone)
+}
+
+// executes reports whether one of the conditions is a command.
+func (a *awaiting) executes() bool {
+	return slices.ContainsFunc(a.conds, func(c ready.Cond) bool { return c.Kind == ready.Exec })
 }
 
 // say names what did not hold, a line each.

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"procsup/pgroup"
+	"procsup/platform"
 )
 
 const long = 20 * time.Second
@@ -289,6 +292,33 @@ func TestExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, strings.TrimSpace(string(b)))
+}
+
+// What leaves its group goes with it too, where this process adopts orphans.
+func TestExecLeavesNothing(t *testing.T) {
+	sub, err := pgroup.BecomeSubreaper(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := platform.UnsetSubreaper(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for name, script := range map[string]string{
+		"holds": "setsid sh -c 'echo $$ >pid; exec sleep 1000' & until [ -s pid ]; do :; done", "fails": "(setsid env -i /bin/sh -c 'echo $$ >pid; exec sleep 1000' &); until [ -s pid ]; do :; done; exit 1",
+	} {
+		dir := t.TempDir()
+		p := &Place{Dir: dir, Env: []string{"PATH=/usr/bin:/bin"}, Subreaper: sub, Once: true}
+		if err := p.Await(t.Context(), parse(t, "exec:"+script), false, nil); (err == nil) != (name == "holds") {
+			t.Errorf("%s: %v", name, err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone(t, strings.TrimSpace(string(b)))
+	}
 }
 
 // gone wants a process to have ended, or to do so now: a signal takes a moment.

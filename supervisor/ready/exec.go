@@ -18,8 +18,9 @@ import (
 // execTime bounds one run of a command.
 const execTime = 10 * time.Second
 
-// tryExec runs a command by the shell in a group of its own and wants it to
-// succeed. What it started is ended with it, however it ends.
+// tryExec runs a command by the shell in a session of its own and wants it to
+// succeed. What it started is ended with it, however it ends: its whole tree where
+// this process adopts orphans, else its group.
 func (p *Place) tryExec(ctx context.Context, command string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -28,9 +29,13 @@ func (p *Place) tryExec(ctx context.Context, command string) error {
 	said := &lastLine{}
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(said, r) }) // ends with the deadline below, at the latest
+	level := pgroup.Grp
+	if p.Subreaper != nil {
+		level = pgroup.Tree
+	}
 	g, err := pgroup.Start(pgroup.Command{
 		Path: "/bin/sh", Args: []string{"sh", "-c", command}, Dir: p.Dir, Env: p.Env, Stdout: w, Stderr: w, Session: true,
-	}, pgroup.Config{Containment: pgroup.Grp, Subreaper: p.Subreaper})
+	}, pgroup.Config{Containment: level, Subreaper: p.Subreaper, Mark: true})
 	w.Close()
 	var end pgroup.End
 	if err == nil {
@@ -53,8 +58,8 @@ func (p *Place) tryExec(ctx context.Context, command string) error {
 // lastWords bounds the wait for the end of what the command wrote.
 const lastWords = 50 * time.Millisecond
 
-// await waits for the end of the command, ends what is left of its group by one
-// signal, which costs no look at every process there is, and reaps it.
+// await waits for the end of the command, ends what is left of it, and reaps it.
+// One signal to a group costs no look at every process there is.
 func await(ctx context.Context, g *pgroup.Group) (pgroup.End, error) {
 	limit := time.NewTimer(execTime)
 	defer limit.Stop()
@@ -66,7 +71,11 @@ func await(ctx context.Context, g *pgroup.Group) (pgroup.End, error) {
 	case <-ctx.Done():
 		late = context.Cause(ctx)
 	}
-	_ = g.Signal(syscall.SIGKILL) // the leader pins its number until Reap
+	if g.Containment() == pgroup.Tree {
+		g.Stop(pgroup.Ladder{Signal: syscall.SIGKILL, Grace: -1}, nil)
+	} else {
+		_ = g.Signal(syscall.SIGKILL) // the leader pins its number until Reap
+	}
 	<-g.Done()
 	end, err := g.Reap()
 	if late != nil {
