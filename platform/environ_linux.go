@@ -46,14 +46,14 @@ func Environ(pid int, name string) (string, bool, error) {
 // withoutEnviron reports whether a process whose environment reads as empty has
 // none for good, by proc(5) stat: no memory, field 23, as a kernel thread or one
 // that ends, or an environment of no length, fields 50 and 51. In the middle of
-// execve(2) there is memory, and the last is 0 (create_elf_tables in
-// fs/binfmt_elf.c).
+// execve(2) there is memory, and the begin of the code, field 26, is 0 until the
+// environment is whole (load_elf_binary in fs/binfmt_elf.c).
 func withoutEnviron(pid int) bool {
 	f := statFields(pid)
 	if len(f) < 49 || string(f[20]) == "0" {
 		return true
 	}
-	return string(f[48]) != "0" && string(f[47]) == string(f[48])
+	return string(f[23]) != "0" && string(f[47]) == string(f[48])
 }
 
 // statFields are those of proc(5) stat from the third on, nil when it is gone.

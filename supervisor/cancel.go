@@ -263,10 +263,10 @@ func (s *Supervisor) mayStartAgain(r *run, spec wire.Start) error {
 	missing := s.journal.Missing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closing || s.draining:
-		return drainingError()
-	case missing != nil:
+	if err := s.leaving(); err != nil {
+		return err
+	}
+	if missing != nil {
 		return missingError(s.cfg.Dir, missing)
 	}
 	if err := r.sess.inScope(spec.Scope); err != nil {

@@ -62,8 +62,8 @@ func (s *Supervisor) open(name string) (*session, error) {
 	if name == "" {
 		name = DefaultSession
 	}
-	if s.closing || s.draining {
-		return nil, drainingError()
+	if err := s.leaving(); err != nil {
+		return nil, err
 	}
 	if !goodName.MatchString(name) {
 		return nil, invalid("session", "%.80q is not a name (letters, digits and _.:@+- , at most 64)", name)

@@ -158,9 +158,9 @@ func (s *Supervisor) openSession(req wire.OpenSession, who Caller, attached bool
 		return nil, err
 	}
 	s.mu.Lock()
-	if s.closing || s.draining {
+	if err := s.leaving(); err != nil {
 		s.mu.Unlock()
-		return nil, drainingError()
+		return nil, err
 	}
 	sess, commit := s.reopen(req.Name, bind, who, attached)
 	v := sess.view()

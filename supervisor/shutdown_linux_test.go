@@ -316,3 +316,18 @@ func TestWhoLeavesHurriesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Who starts something while the supervisor is being replaced is to ask again, not
+// told that the daemon ends.
+func TestStartWhileReplaced(t *testing.T) {
+	s := open(t, Config{})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Start(t.Context(), sh("exit 0")); !errors.Is(err, handles.ErrStarting) {
+		t.Errorf("got %v, want %v", err, handles.ErrStarting)
+	}
+	if _, err := s.OpenSession(t.Context(), wire.OpenSession{Name: "x"}, Caller{}); !errors.Is(err, handles.ErrStarting) {
+		t.Errorf("got %v, want %v", err, handles.ErrStarting)
+	}
+}

@@ -75,8 +75,8 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	if err := s.replay(spec, key); err != nil { // before any refusal: a repeat is not new work
 		return nil, nil, err
 	}
-	if s.closing || s.draining {
-		return nil, nil, drainingError()
+	if err := s.leaving(); err != nil {
+		return nil, nil, err
 	}
 	if missing != nil { // what runs goes on, but nobody would know of a new one after a restart
 		return nil, nil, missingError(s.cfg.Dir, missing)
@@ -114,6 +114,18 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 		s.keys[spec.Idempotency] = r
 	}
 	return r, s.write(r, "admitted", nil), nil
+}
+
+// leaving refuses new work when this process is going away: for good, or so that
+// who asks again finds its successor. s.mu is held.
+func (s *Supervisor) leaving() error {
+	switch {
+	case s.draining:
+		return drainingError()
+	case s.closing:
+		return &handles.Error{Code: handles.CodeStarting, Message: "the daemon is being replaced", Hint: "try again in a moment"}
+	}
+	return nil
 }
 
 func drainingError() error {
