@@ -70,17 +70,12 @@ func NeverExecuted(pid int) bool { return hasFlag(pid, 0x40) }
 // (PF_EXITING in the flags of proc(5) stat, field 9.)
 func Exiting(pid int) bool { return hasFlag(pid, 0x4) }
 
-// Dying reports whether a process has been killed and needs but a processor to
-// end: it is exiting already, or runnable with SIGKILL pending (fields 9, 3 and 31
-// of proc(5) stat; a fatal signal is made pending to each thread, complete_signal
-// in kernel/signal.c).
+// Dying reports whether a process that was sent SIGKILL needs but a processor to
+// end: it is exiting or gone already, or runnable (field 3 of proc(5) stat). What waits
+// without being woken by SIGKILL, state D, may do so for ever.
 func Dying(pid int) bool {
 	f := statFields(pid)
-	if len(f) < 29 {
-		return false
-	}
-	pending, err := strconv.ParseUint(string(f[28]), 10, 64)
-	return err == nil && string(f[0]) == "R" && pending&(1<<(unix.SIGKILL-1)) != 0 || Exiting(pid)
+	return len(f) == 0 || string(f[0]) == "R" || Exiting(pid)
 }
 
 func hasFlag(pid int, flag uint64) bool {
