@@ -15,9 +15,15 @@ import (
 // and the commits all in the WAL.
 func killed(t testing.TB, n int) string {
 	t.Helper()
-	from, to := t.TempDir(), t.TempDir()
+	return killedAgain(t, t.TempDir(), 0, n)
+}
+
+// killedAgain opens what is in from, and is killed after runs first to last.
+func killedAgain(t testing.TB, from string, first, last int) string {
+	t.Helper()
+	to := t.TempDir()
 	j := openIn(t, from)
-	for i := range n {
+	for i := first; i < last; i++ {
 		commit(t, j, admitted(int64(2*i+1), id(i)), ended(int64(2*i+2), id(i)))
 	}
 	for _, name := range []string{"journal.db", "journal.db-wal", "journal.db-shm"} {
@@ -141,6 +147,25 @@ func TestTornWAL(t *testing.T) {
 		}
 		sound(t, j)
 		must(t, j.Close())
+	}
+}
+
+// A WAL that nobody lives long enough to fill is moved into the database all the
+// same: each start reads it (A7: the time until the next supervisor answers).
+func TestA7_ManyDeathsMakeNoLongWAL(t *testing.T) {
+	t.Parallel()
+	dir, n := t.TempDir(), 0
+	for range 8 {
+		dir = killedAgain(t, dir, n, n+60) // less than walGood each
+		n += 60
+	}
+	info, err := os.Stat(dir + "/journal.db-wal")
+	must(t, err)
+	if pages := info.Size() / (24 + 4096); pages > 2*walGood {
+		t.Errorf("%d pages in the WAL", pages)
+	}
+	if rep := sound(t, openIn(t, dir)); rep.Entries != 2*n {
+		t.Errorf("%d entries, want %d", rep.Entries, 2*n)
 	}
 }
 

@@ -52,6 +52,7 @@ func (j *Journal) inspect() error {
 			return err
 		}
 	}
+	j.inWAL = int(wal.committed)
 	return j.torn(wal)
 }
 

@@ -21,6 +21,7 @@ type Journal struct {
 	reads    *sql.DB
 	q        queries
 	lastSeq  int64
+	inWAL    int // pages that were in the WAL when it was opened
 	warnings []error
 	reserved atomic.Int64  // bytes to be kept free, -1 = as it is
 	wake     chan struct{} // the writer should look at the queue
@@ -96,6 +97,7 @@ func (j *Journal) connect(w *writer) (err error) {
 	if err != nil {
 		return err
 	}
+	w.pages = j.inWAL // who died before it was tidied left it to us
 	if j.lastSeq, err = w.c.number("SELECT max(ifnull((SELECT max(seq) FROM journal), 0), (SELECT value FROM meta WHERE name = 'pruned'))"); err == nil {
 		j.submitted = j.lastSeq
 		err = j.openReads()
