@@ -169,7 +169,7 @@ func (g *Group) spawn(c Command) (pidfd int, err error) {
 	}
 	defer closeNull()
 	pidfd = -1
-	sys := &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Setctty: c.Terminal, PidFD: &pidfd}
+	sys := &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Setctty: c.Terminal, Pdeathsig: c.ParentDeathSignal, PidFD: &pidfd}
 	if g.cgroup != nil {
 		sys.UseCgroupFD, sys.CgroupFD = true, g.cgroup.FD()
 	}

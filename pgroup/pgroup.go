@@ -76,6 +76,11 @@ type Command struct {
 	Session bool
 	// Terminal makes Stdin, which must be a terminal, the controlling one.
 	Terminal bool
+	// ParentDeathSignal is what the kernel sends the command, and nobody below it,
+	// when this process dies (PR_SET_PDEATHSIG, prctl(2): when the thread that
+	// started it ends, which in Go does not happen before unless a goroutine stays
+	// locked to it). 0 = nothing; Linux only.
+	ParentDeathSignal syscall.Signal
 }
 
 // MaxFile is the highest number in Command.Files.

@@ -10,8 +10,9 @@ import (
 )
 
 // Stop ends the whole tree by the ladder and reports what is left. It takes at
-// most Grace and Settle, and longer only for what was killed and is dying. A receive from next goes to the next step at once; nil
-// never does. The leader stays unreaped. Only one Stop or Finish may run.
+// most Grace and Settle, and longer only for what was killed and is dying. A receive
+// from next goes to the next step at once; nil never does. The leader stays unreaped.
+// Only one Stop or Finish may run.
 func (g *Group) Stop(l Ladder, next <-chan struct{}) Report {
 	s := g.newSweep(l, next)
 	defer s.watch.close()

@@ -20,27 +20,33 @@ const (
 // started with (proc(5) environ), and whether it was there. It is unreadable
 // for processes of other users. In the middle of execve(2) there is none: it
 // waits for the new program's.
-func Environ(pid int, name string) (string, bool, error) {
-	var b []byte
+func Environ(pid int, name string) (v string, ok bool, err error) {
 	pause := firstExecPause
 	for range execTries {
-		var err error
-		if b, err = readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096)); err != nil {
-			return "", false, fmt.Errorf("read environment of process %d: %w", pid, err)
-		}
-		if len(b) > 0 || withoutEnviron(pid) {
+		var sure bool
+		if v, ok, sure, err = EnvironNow(pid, name); sure || err != nil {
 			break
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, lastExecPause)
 	}
+	return v, ok, err
+}
+
+// EnvironNow is Environ for who cannot wait: not sure says that the process is, or
+// was when it was looked at, in the middle of execve(2).
+func EnvironNow(pid int, name string) (v string, ok, sure bool, err error) {
+	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096))
+	if err != nil {
+		return "", false, true, fmt.Errorf("read environment of process %d: %w", pid, err)
+	}
 	prefix := name + "="
-	for v := range strings.SplitSeq(string(b), "\x00") {
-		if s, ok := strings.CutPrefix(v, prefix); ok {
-			return s, true, nil
+	for kv := range strings.SplitSeq(string(b), "\x00") {
+		if s, ok := strings.CutPrefix(kv, prefix); ok {
+			return s, true, true, nil
 		}
 	}
-	return "", false, nil
+	return "", false, len(b) > 0 || withoutEnviron(pid), nil
 }
 
 // withoutEnviron reports whether a process whose environment reads as empty has

@@ -77,13 +77,6 @@ func ProgramOf(pid int) (Program, error) {
 	}
 }
 
-// EnvironEmpty reports whether a process shows no environment: it has none, or
-// it is just executing a program and has none yet.
-func EnvironEmpty(pid int) bool {
-	b, err := readFile("/proc/"+strconv.Itoa(pid)+"/environ", make([]byte, 4096))
-	return err == nil && len(b) == 0
-}
-
 // HoldsPipe reports whether one of the first three descriptors of a process is
 // the pipe that fd is an end of.
 func HoldsPipe(pid, fd int) bool {

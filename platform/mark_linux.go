@@ -71,8 +71,8 @@ func NeverExecuted(pid int) bool { return hasFlag(pid, 0x40) }
 func Exiting(pid int) bool { return hasFlag(pid, 0x4) }
 
 // Dying reports whether a process that was sent SIGKILL needs but a processor to
-// end: it is exiting or gone already, or runnable (field 3 of proc(5) stat). What waits
-// without being woken by SIGKILL, state D, may do so for ever.
+// end: it is exiting or gone already, or runnable (field 3 of proc(5) stat). What
+// waits without being woken by SIGKILL, state D, may do so for ever.
 func Dying(pid int) bool {
 	f := statFields(pid)
 	return len(f) == 0 || string(f[0]) == "R" || Exiting(pid)

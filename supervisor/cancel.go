@@ -263,11 +263,8 @@ func (s *Supervisor) mayStartAgain(r *run, spec wire.Start) error {
 	missing := s.journal.Missing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.leaving(); err != nil {
+	if err := s.accepts(missing); err != nil {
 		return err
-	}
-	if missing != nil {
-		return missingError(s.cfg.Dir, missing)
 	}
 	if err := r.sess.inScope(spec.Scope); err != nil {
 		return err

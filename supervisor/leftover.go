@@ -51,11 +51,14 @@ func (r *run) quietFor() time.Duration {
 	return millis(r.spec.NoOutputMS) - time.Since(r.lastHeard())
 }
 
-// lastHeard is when a run last wrote something, or began.
-func (r *run) lastHeard() time.Time {
-	last := r.rec.StartedAt
-	if r.log == nil { // it died with the keeper: nobody hears any more
-		return later(last, r.s.started)
+// quietAlarm fires when a run may have been quiet for too long; never where nobody
+// hears it any more, as its pipes died with keeper and supervisor.
+func (r *run) quietAlarm() <-chan time.Time {
+	if r.log == nil {
+		return nil
 	}
-	return later(last, r.log.LastActivity())
+	return newAlarm(r.spec.NoOutputMS, r.lastHeard())
 }
+
+// lastHeard is when a run last wrote something, or began.
+func (r *run) lastHeard() time.Time { return later(r.rec.StartedAt, r.log.LastActivity()) }

@@ -193,7 +193,7 @@ func (r *run) observe() {
 // tree, and says whether the stop came first.
 func (r *run) attend() (rep pgroup.Report, stopped bool) {
 	deadline := newAlarm(r.spec.DeadlineMS, r.rec.StartedAt)
-	quiet := newAlarm(r.spec.NoOutputMS, r.lastHeard())
+	quiet := r.quietAlarm()
 	for {
 		select {
 		case <-r.s.life.Done():

@@ -75,11 +75,8 @@ func (s *Supervisor) admit(spec wire.Start, parent string) (*run, *journal.Commi
 	if err := s.replay(spec, key); err != nil { // before any refusal: a repeat is not new work
 		return nil, nil, err
 	}
-	if err := s.leaving(); err != nil {
+	if err := s.accepts(missing); err != nil {
 		return nil, nil, err
-	}
-	if missing != nil { // what runs goes on, but nobody would know of a new one after a restart
-		return nil, nil, missingError(s.cfg.Dir, missing)
 	}
 	sess, err := s.open(spec.Session)
 	if err != nil {
@@ -132,8 +129,14 @@ func drainingError() error {
 	return &handles.Error{Code: handles.CodeDraining, Message: "the daemon is shutting down and starts nothing"}
 }
 
-func missingError(dir string, missing error) error {
-	return &handles.Error{Code: handles.CodePersistence, ID: dir, Message: fmt.Sprintf("nothing was started: %v", missing), Hint: "procsup daemon --stop, then start it again"}
+// accepts refuses every start when this process is going away, or has no journal
+// any more: what runs goes on, but nobody would know of a new one after a restart.
+// s.mu is held.
+func (s *Supervisor) accepts(missing error) error {
+	if err := s.leaving(); err != nil || missing == nil {
+		return err
+	}
+	return &handles.Error{Code: handles.CodePersistence, ID: s.cfg.Dir, Message: fmt.Sprintf("nothing was started: %v", missing), Hint: "procsup daemon --stop, then start it again"}
 }
 
 // room refuses what there is no place for, before anything is started.

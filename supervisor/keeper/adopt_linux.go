@@ -193,7 +193,7 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 		}
 		return true // its end, or the socket's, wakes us
 	}
-	r := k.ownerOf(a, s.pid)
+	r, sure := k.ownerOf(a, s.pid)
 	switch {
 	case r != nil && never:
 		r.aborted = true
@@ -208,8 +208,8 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 			a.again = time.Now().Add(pause)
 		}
 		return true
-	case platform.EnvironEmpty(s.pid) && a.tries < maxTries:
-		a.tries++ // it may be inside execve(2), which nothing tells the end of
+	case !sure && a.tries < maxTries:
+		a.tries++ // it is inside execve(2), which nothing tells the end of
 		a.again = time.Now().Add(pause)
 		return true
 	}
@@ -218,29 +218,30 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 
 // ownerOf finds the unclear run that a process belongs to: by its mark, by the
 // token in its environment, or, as `env -i` drops that, by the pipe it has as
-// stdin, stdout or stderr. Of a zombie only the mark can be read.
-func (k *keeper) ownerOf(a *aftermath, pid int) *run {
+// stdin, stdout or stderr. Of a zombie only the mark can be read; not sure: its
+// environment cannot be read yet.
+func (k *keeper) ownerOf(a *aftermath, pid int) (r *run, sure bool) {
 	if mark := platform.MarkOf(pid); mark != 0 {
 		for _, r := range a.runs {
 			if r.mark == mark {
-				return r
+				return r, true
 			}
 		}
 	}
-	token, ok, _ := platform.Environ(pid, tokenVar)
+	token, ok, sure, _ := platform.EnvironNow(pid, tokenVar)
 	for _, r := range a.runs {
 		if ok && (token == r.token || path.Base(token) == r.id) {
-			return r
+			return r, true
 		}
 	}
 	for _, r := range a.runs {
 		for _, fd := range r.pipes {
 			if platform.HoldsPipe(pid, fd) {
-				return r
+				return r, true
 			}
 		}
 	}
-	return nil
+	return nil, sure
 }
 
 // found makes a stranger the command of a run, unless an older one is: that

@@ -34,7 +34,7 @@ func (p *Place) tryExec(ctx context.Context, command string) error {
 		level = pgroup.Tree
 	}
 	g, err := pgroup.Start(pgroup.Command{
-		Path: "/bin/sh", Args: []string{"sh", "-c", command}, Dir: p.Dir, Env: p.Env, Stdout: w, Stderr: w, Session: true,
+		Path: "/bin/sh", Args: []string{"sh", "-c", command}, Dir: p.Dir, Env: p.Env, Stdout: w, Stderr: w, Session: true, ParentDeathSignal: syscall.SIGKILL,
 	}, pgroup.Config{Containment: level, Subreaper: p.Subreaper, Mark: true})
 	w.Close()
 	var end pgroup.End

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"procsup/handles"
+	"procsup/platform"
 	"procsup/supervisor/client"
 	"procsup/supervisor/wire"
 )
@@ -114,5 +116,46 @@ func TestNoOutputCountsOver(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A check by exec: ends with the supervisor that runs it, whatever that dies of.
+func TestCheckEndsWithItsSupervisor(t *testing.T) {
+	d := startDaemon(t, shortDir(t))
+	fifo := filepath.Join(t.TempDir(), "pids")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pids, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pids.Close()
+	req := shell("exec sleep 600")
+	req.Ready = []string{"exec:echo $$ >" + fifo + "; exec sleep 284"}
+	d.must(t, req)
+	var pid int
+	if _, err := fmt.Fscan(pids, &pid); err != nil {
+		t.Fatal(err)
+	}
+	killSupervisor(t, d)
+	if !platform.AwaitGone(pid, 5*time.Second) {
+		t.Errorf("the check %d lives on", pid)
+	}
+}
+
+// Whose pipes died with keeper and supervisor is not ended for being quiet: nobody
+// would hear it.
+func TestNoOutputIsNotGuessed(t *testing.T) {
+	dir := shortDir(t)
+	d := startDaemon(t, dir)
+	req := shell("exec sleep 600")
+	req.NoOutputMS = 700
+	a := d.must(t, req)
+	d.killBoth(t)
+	d = startDaemon(t, dir)
+	w, err := d.Wait(t.Context(), string(a.HandleID), 2*time.Second)
+	if err != nil || w.Status != wire.WaitTimeout || w.Record.Status != handles.Running {
+		t.Errorf("%+v, %v", w, err)
 	}
 }
