@@ -18,9 +18,10 @@ const inlineOutput = 50_000
 // An OutputRange says which bytes of a stream to write.
 type OutputRange struct {
 	Source capture.Source
-	From   int64 // offset; negative: so many bytes before the end
-	Limit  int64 // 0 = all
-	Follow bool  // go on until the stream ends
+	From   int64  // offset; negative: so many bytes before the end
+	Limit  int64  // 0 = all
+	Follow bool   // go on until the stream ends
+	Opened func() // called once it is there to be read; may be nil
 }
 
 // Output writes a stream, byte for byte, to w. Ranges that were not kept are
@@ -35,6 +36,9 @@ func (s *Supervisor) Output(ctx context.Context, ref, session string, want Outpu
 		return err
 	}
 	defer done()
+	if want.Opened != nil {
+		want.Opened()
+	}
 	stream := log.Stream(want.Source)
 	total := stream.Extent().Total
 	from := want.From

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"regexp"
 	"time"
 
@@ -221,8 +222,19 @@ func (s *Supervisor) output(ctx context.Context, r *run, id handles.ID) (*captur
 		}
 	}
 	log, err := capture.Reopen(s.dir(id))
+	if errors.Is(err, fs.ErrNotExist) && s.neverCaptured(id) {
+		if log, err = capture.Open(capture.Config{}); err == nil {
+			err = log.Close() // that nothing was written is the whole of it
+		}
+	}
 	if err != nil {
 		return nil, nil, &handles.Error{Code: handles.CodeNotFound, ID: string(id), Message: "the output of " + string(id) + " is not there any more: " + err.Error()}
 	}
 	return log, func() { log.Close() }, nil
+}
+
+// neverCaptured reports whether a run ended before it had any streams.
+func (s *Supervisor) neverCaptured(id handles.ID) bool {
+	rec, err := s.record(s.live(id), id)
+	return err == nil && rec.Status.Terminal() && rec.PID == 0 && rec.Output == nil
 }

@@ -109,14 +109,14 @@ func stream(ctx context.Context, s Backend, in *outputInput, rec *handles.Record
 	h.Set(wire.HeaderFrom, strconv.FormatInt(from, 10))
 	h.Set(wire.HeaderTotal, strconv.FormatInt(total, 10))
 	h.Set("Trailer", wire.TrailerNext+", "+wire.TrailerOmitted)
-	if in.Follow {
-		p.begun = p.ctl.Flush() == nil // the client knows that it is attached
-	}
 	src := capture.Stdout
 	if in.Source == "stderr" {
 		src = capture.Stderr
 	}
 	want := supervisor.OutputRange{Source: src, From: from, Limit: in.Limit, Follow: in.Follow}
+	if in.Follow {
+		want.Opened = func() { p.begun = p.ctl.Flush() == nil } // the client knows that it is attached
+	}
 	err := s.Output(ctx, string(rec.HandleID), in.Session, want, p, p.gap)
 	switch {
 	case err == nil, p.stop && len(p.gaps) > 0:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -172,5 +174,22 @@ func TestAClientThatGoesAwayIsNoticed(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 		}
 		<-done
+	}
+}
+
+// Output that is gone is said to be, to a follower too: an answer that was begun
+// would be broken off, and asked for again and again.
+func TestFollowOfOutputThatIsGone(t *testing.T) {
+	sup := newSupervisor(t)
+	s := serve(t, New(sup))
+	var a wire.Started
+	s.call(t, "POST", wire.PathHandles, startJSON(`echo x`, ""), &a)
+	h := "/v1/handles/" + string(a.HandleID)
+	s.call(t, "GET", h+"/wait", "", nil)
+	if err := os.RemoveAll(filepath.Dir(a.StdoutPath)); err != nil {
+		t.Fatal(err)
+	}
+	for _, follow := range []string{"false", "true"} {
+		s.refused(t, "GET", h+"/output?follow="+follow, "", handles.CodeNotFound, http.StatusNotFound)
 	}
 }

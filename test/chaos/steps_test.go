@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -239,6 +240,11 @@ func dieAt(t *testing.T, point, who string, may []string) {
 	}
 	if rec.Revision != r.w.Record.Revision {
 		t.Errorf("the record changed after its end was told: %+v, then %+v", r.w.Record, rec)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := c.Output(ctx, string(r.a.HandleID), wire.OutputQuery{Follow: true}, io.Discard, nil, nil); err != nil {
+		t.Errorf("its output, to the end: %v", err) // of what was never started that is nothing
 	}
 	tr.judge(t, r.a, rec, may)
 	tr.orderly(t)
