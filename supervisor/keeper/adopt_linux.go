@@ -201,7 +201,7 @@ func (k *keeper) recognise(a *aftermath, s stranger) bool {
 		if st.PGID == s.pid {
 			k.found(r, s)
 		}
-	case !st.Alive():
+	case !st.Alive() || platform.Exiting(s.pid): // its environment and files may be gone before it is a zombie
 		a.ended++
 	case k.unexecuted(a, s.pid):
 		if a.sock < 0 {

@@ -334,3 +334,35 @@ func TestNothingLeaks(t *testing.T) {
 		t.Errorf("children %v, want only the supervisor", kids)
 	}
 }
+
+// S4-06: without marks, an orphan that ended while a start is under way may be
+// its command: the supervisor may have died just now. It is kept until that is clear.
+func TestOrphansDuringAnUnmarkedStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigConfig{})
+	r.connected()
+	r.do("unmarked")
+	path, open := gate(t)
+	r.do("register a 1")
+	r.do("register b 1")
+	b := r.do("spawn b sh -c 'read x <%s' & echo $!", path)
+	r.do("spawned b")
+	orphan := atoi(strings.TrimSpace(r.do("read1 b 0").Text))
+	fd, err := platform.OpenPidfd(orphan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	awaitEnd(t, b.PID)
+	open()
+	awaitEnd(t, orphan)
+	for _, id := range []string{"c", "d"} { // the keeper has heard of the end
+		r.do("register %s 1", id)
+		r.do("withdraw %s", id)
+	}
+	if st, err := platform.ReadStat(orphan); err != nil || st.State != 'Z' {
+		t.Errorf("the orphan is %c (%v), want an unreaped zombie", st.State, err)
+	}
+	r.do("withdraw a")
+	awaitReaped(t, fd)
+}

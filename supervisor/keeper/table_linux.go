@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -247,23 +248,27 @@ func (k *keeper) pinned() map[int]bool {
 
 // unclear reports whether a child may be the command of a run that was not told
 // to be spawned yet. The kernel gives us the children of a dying supervisor, and
-// tells us so, before the supervisor itself is seen to be dead.
+// tells us so, before the supervisor itself is seen to be dead. Where commands
+// have no marks, a zombie that is young enough may be any such run's.
 func (k *keeper) unclear(pid int) bool {
-	mark := uint64(0)
+	mark := sync.OnceValue(func() uint64 { return platform.MarkOf(pid) })
+	unmarked, since := k.sup != nil && !k.sup.marks, uint64(0)
 	for _, r := range k.runs {
 		if r.pid != 0 || r.mark == 0 {
 			continue
 		}
-		if mark == 0 {
-			if mark = platform.MarkOf(pid); mark == 0 {
-				return false
-			}
-		}
-		if r.mark == mark {
+		if m := mark(); m != 0 && m == r.mark {
 			return true
 		}
+		if unmarked && r.gen == k.sup.gen && (since == 0 || r.since < since) {
+			since = r.since
+		}
 	}
-	return false
+	if since == 0 {
+		return false
+	}
+	st, err := platform.ReadStat(pid)
+	return err == nil && st.StartTicks+1 >= since
 }
 
 // orphans reaps children that ended and are nobody's command. The kernel shows
@@ -292,7 +297,11 @@ func (k *keeper) orphans() {
 	}
 	k.scanned, k.scanAt = time.Now(), time.Time{}
 	for _, pid := range platform.AdoptedChildren() {
-		if !pins[pid] && !k.unclear(pid) {
+		switch {
+		case pins[pid]:
+		case k.unclear(pid):
+			k.scanAt = k.scanned.Add(pause)
+		default:
 			platform.ReapIfEnded(pid)
 		}
 	}
