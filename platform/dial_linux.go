@@ -3,6 +3,7 @@ package platform
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,9 +51,14 @@ func StillOpen(conn *os.File) bool {
 
 // RunsProcsup reports whether a process is there and runs a program of that
 // name. It is a hint: a number can be another's by now.
-func RunsProcsup(pid int) bool {
-	exe, _, _ := strings.Cut(CommandLine(pid, 512), " ")
-	return strings.HasPrefix(exe[strings.LastIndexByte(exe, '/')+1:], "procsup")
+func RunsProcsup(pid int) (is bool) {
+	whenExecuted(func() bool {
+		b, err := readFile("/proc/"+strconv.Itoa(pid)+"/cmdline", make([]byte, 512))
+		exe, _, _ := strings.Cut(string(b), "\x00")
+		is = strings.HasPrefix(exe[strings.LastIndexByte(exe, '/')+1:], "procsup")
+		return err != nil || len(b) > 0 || withoutEnviron(pid)
+	})
+	return is
 }
 
 // AwaitGone waits until a process has ended, at most so long, and reports

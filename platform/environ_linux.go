@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Environ looks again at a program that is being executed, so often, with pauses
+// A program that is being executed is looked at again so often, with pauses
 // that double from the first to the last: nothing tells when it is done.
 const (
 	execTries      = 100
@@ -21,16 +21,25 @@ const (
 // for processes of other users. In the middle of execve(2) there is none: it
 // waits for the new program's.
 func Environ(pid int, name string) (v string, ok bool, err error) {
+	whenExecuted(func() bool {
+		var sure bool
+		v, ok, sure, err = EnvironNow(pid, name)
+		return sure || err != nil
+	})
+	return v, ok, err
+}
+
+// whenExecuted looks at a process until what is seen is sure: in the middle of
+// execve(2) it has neither an environment nor arguments.
+func whenExecuted(look func() (sure bool)) {
 	pause := firstExecPause
 	for range execTries {
-		var sure bool
-		if v, ok, sure, err = EnvironNow(pid, name); sure || err != nil {
-			break
+		if look() {
+			return
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, lastExecPause)
 	}
-	return v, ok, err
 }
 
 // EnvironNow is Environ for who cannot wait: not sure says that the process is, or

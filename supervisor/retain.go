@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,50 +49,67 @@ func (s *Supervisor) removeBefore(moment time.Time) {
 }
 
 // removeOutput goes by what is on the disk, so that it also finds what a crash
-// between the two removals left.
+// between the two removals left. There may be a great many: they are read in parts.
 func (s *Supervisor) removeOutput(moment time.Time) (n int) {
-	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "handles"))
+	all, err := os.Open(filepath.Join(s.cfg.Dir, "handles"))
 	if errors.Is(err, fs.ErrNotExist) { // nothing was captured yet
 		return 0
 	}
 	if err != nil {
 		s.log.Error("look for old output", "err", err)
+		return 0
 	}
-	for _, e := range entries {
-		id := handles.ID(e.Name())
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), handles.CommandPrefix) || !untouchedSince(s.dir(id), moment) {
-			continue
+	defer all.Close()
+	for s.life.Err() == nil {
+		names, err := all.Readdirnames(256)
+		for _, name := range names {
+			if strings.HasPrefix(name, handles.CommandPrefix) && s.removeOld(handles.ID(name), moment) {
+				n++
+			}
 		}
-		// a run that lives is in the journal, too; an error is not "no such run"
-		if _, err := s.journal.Run(string(id)); !errors.Is(err, handles.ErrNotFound) {
-			continue
+		if err != nil {
+			if err != io.EOF {
+				s.log.Error("look for old output", "err", err)
+			}
+			break
 		}
-		if err := os.RemoveAll(s.dir(id)); err != nil {
-			s.log.Error("remove old output", "id", id, "err", err)
-			continue
-		}
-		if s.quota != nil {
-			s.quota.Forget(s.dir(id))
-		}
-		n++
 	}
 	return n
+}
+
+// removeOld removes the output of a run of which there is no record any more,
+// unless something was written after the moment.
+func (s *Supervisor) removeOld(id handles.ID, moment time.Time) bool {
+	if !untouchedSince(s.dir(id), moment) {
+		return false
+	}
+	// a run that lives is in the journal, too; an error is not "no such run"
+	if _, err := s.journal.Run(string(id)); !errors.Is(err, handles.ErrNotFound) {
+		return false
+	}
+	if err := os.RemoveAll(s.dir(id)); err != nil {
+		s.log.Error("remove old output", "id", id, "err", err)
+		return false
+	}
+	if s.quota != nil {
+		s.quota.Forget(s.dir(id))
+	}
+	return true
 }
 
 // untouchedSince reports whether a folder and all in it were written last
 // before a moment. Records that a torn journal has lost keep their output for
 // as long as others do.
 func untouchedSince(dir string, moment time.Time) bool {
-	paths := []string{dir}
+	if st, err := os.Lstat(dir); err != nil || !st.IsDir() || !st.ModTime().Before(moment) {
+		return false
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false
 	}
 	for _, e := range entries {
-		paths = append(paths, filepath.Join(dir, e.Name()))
-	}
-	for _, p := range paths {
-		if st, err := os.Lstat(p); err != nil || !st.ModTime().Before(moment) {
+		if st, err := e.Info(); err != nil || !st.ModTime().Before(moment) {
 			return false
 		}
 	}

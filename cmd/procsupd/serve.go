@@ -12,6 +12,7 @@ import (
 
 	"procsup/supervisor"
 	"procsup/supervisor/api"
+	"procsup/supervisor/journal"
 	"procsup/supervisor/keeper"
 )
 
@@ -162,24 +163,10 @@ func (v *server) replace(exe string) bool {
 func (v *server) succeed(carry map[string]string) error {
 	v.log.Warn("the keeper was killed, going on in its place")
 	notifierOf(carry).mainPID()
-	v.nameLock()
-	return v.link.Succeed("/proc/self/exe", append([]string{os.Args[0], keeperVerb}, v.o.paths()...))
-}
-
-// nameLock makes the lock file name this process, before it stops serving to
-// become the keeper: a client that knows of no daemon yet looks there whether one
-// is about to answer.
-func (v *server) nameLock() {
-	f, err := os.OpenFile(filepath.Join(v.o.state, "lock"), os.O_WRONLY, 0)
-	if err != nil {
+	if err := journal.NameHolder(v.o.state); err != nil { // before we stop serving
 		v.log.Warn("name the holder of the lock", "err", err)
-		return
 	}
-	defer f.Close()
-	pid := fmt.Sprintln(os.Getpid())
-	if _, err := f.WriteAt([]byte(pid), 0); err == nil {
-		_ = f.Truncate(int64(len(pid)))
-	}
+	return v.link.Succeed("/proc/self/exe", append([]string{os.Args[0], keeperVerb}, v.o.paths()...))
 }
 
 // end is the end of the daemon: everything is ended within the deadline.

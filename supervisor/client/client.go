@@ -157,7 +157,8 @@ func (c *Client) expected(err error) bool {
 	if err != nil {
 		return false
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	line, _, _ := strings.Cut(string(b), "\n") // more may follow that was there before
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	return err == nil && pid > 0 && platform.RunsProcsup(pid)
 }
 

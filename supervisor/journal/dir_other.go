@@ -23,6 +23,9 @@ func LockedBy(string) int { return 0 }
 // LockAgain is not there yet on this system.
 func LockAgain(*os.File) error { return errors.ErrUnsupported }
 
+// NameHolder is not there yet on this system.
+func NameHolder(string) error { return errors.ErrUnsupported }
+
 func probe(string) error { return nil }
 
 func fullDisk(_ string, err error) error { return err }

@@ -58,7 +58,8 @@ func LockedBy(dir string) int {
 	if err != nil {
 		return 0
 	}
-	pid, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
+	line, _, _ := bytes.Cut(b, []byte("\n")) // more may follow that was there before
+	pid, _ := strconv.Atoi(string(bytes.TrimSpace(line)))
 	return pid
 }
 
@@ -99,11 +100,29 @@ func lockFile(f *os.File) error {
 	case err != nil:
 		return fmt.Errorf("lock %s: %w: %w", f.Name(), ErrFileSystem, err)
 	}
-	// information only: a full disk does not matter
-	if f.Truncate(0) == nil {
-		f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
+	_ = nameHolder(f) // information only: a full disk does not matter
 	return nil
+}
+
+// NameHolder makes the lock file name this process, which is about to hold it: a
+// client that knows of no daemon looks there whether one is about to answer.
+func NameHolder(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return nameHolder(f)
+}
+
+// nameHolder writes a line that is always as long, so that who reads meanwhile
+// sees the number before or the new one.
+func nameHolder(f *os.File) error {
+	line := fmt.Sprintf("%-10d\n", os.Getpid())
+	if _, err := f.WriteAt([]byte(line), 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(line)))
 }
 
 func flock(f *os.File) error {

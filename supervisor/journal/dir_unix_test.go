@@ -45,3 +45,38 @@ func TestS3_53_FileSystem(t *testing.T) {
 		t.Errorf("memory that is not shared: %v", err)
 	}
 }
+
+// S4-06: while one process after the other takes up the lock, the file always
+// names somebody, whom a client waits for.
+func TestLockAlwaysNamesSomebody(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := Lock(dir)
+	must(t, err)
+	defer f.Close()
+	must(t, os.WriteFile(f.Name(), []byte("1234567 of a version to come\nand more"), 0o600))
+	if pid := LockedBy(dir); pid != 0 {
+		t.Errorf("held by %d", pid)
+	}
+	must(t, NameHolder(dir))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 5000 {
+			if err := LockAgain(f); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for n := 0; ; n++ {
+		if pid := LockedBy(dir); pid != os.Getpid() {
+			t.Fatalf("look %d: held by %d", n, pid)
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
