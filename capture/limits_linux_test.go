@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -267,59 +266,5 @@ func TestS1_18_EveryLine(t *testing.T) {
 	run(t, l, child("seq", "1000000"))
 	if b, _ := contents(t, l.Stream(Stdout)); bytes.Count(b, []byte("\n")) != 1_000_000 {
 		t.Errorf("%d lines", bytes.Count(b, []byte("\n")))
-	}
-}
-
-func TestQuota(t *testing.T) {
-	guard(t)
-	base := t.TempDir()
-	q := NewQuota(1 << 20)
-	t.Cleanup(q.Wait)
-	var gone []string
-	q.OnEvict = func(dir string) { gone = append(gone, filepath.Base(dir)) }
-	fill := func(name string, n int) *Log {
-		l := open(t, Config{Dir: filepath.Join(base, name), Quota: q})
-		t.Cleanup(q.Wait)
-		l.Feed(Stdout).Write(bytes.Repeat([]byte("q"), n))
-		return l
-	}
-	a := fill("a", 400_000)
-	a.Close()
-	fill("b", 400_000).Close()
-	q.Wait()
-	c := fill("c", 400_000) // too much: the oldest that has ended goes
-	q.Wait()
-	if fmt.Sprint(gone) != "[a]" || q.Used() != 800_000 {
-		t.Errorf("removed %v, %d bytes left", gone, q.Used())
-	}
-	want := Extent{400_000, []Range{{0, 400_000}}, "state quota"}
-	if e := a.Stream(Stdout).Extent(); fmt.Sprint(e) != fmt.Sprint(want) {
-		t.Errorf("extent %v, want %v", e, want)
-	}
-	r, err := Reopen(filepath.Join(base, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := r.Stream(Stdout).Extent(); fmt.Sprint(e) != fmt.Sprint(want) {
-		t.Errorf("reopened: extent %v, want %v", e, want)
-	}
-	if _, err := os.Stat(filepath.Join(base, "a", "stdout")); err == nil {
-		t.Error("the spool is still there")
-	}
-	q.Forget(filepath.Join(base, "b"))
-	if q.Used() != 400_000 {
-		t.Errorf("%d bytes left", q.Used())
-	}
-	q.Known(filepath.Join(base, "never"), 900_000, time.Now())
-	q.Wait()
-	if q.Used() != 400_000 {
-		t.Errorf("%d bytes left", q.Used())
-	}
-	// Only a running log is left: it loses its middle, not its newest bytes.
-	c.Feed(Stdout).Write(bytes.Repeat([]byte("q"), 3<<20))
-	q.Wait()
-	c.Feed(Stdout).Write(bytes.Repeat([]byte("r"), 3<<20))
-	if q.Used() > 4<<20 {
-		t.Errorf("%d bytes kept by the running log", q.Used())
 	}
 }

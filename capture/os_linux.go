@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -108,4 +109,14 @@ func holesOf(f *os.File, size int64) (rs ranges) {
 		}
 	}
 	return rs
+}
+
+// onDisk is the size of a file without its holes; st_blocks counts 512 bytes,
+// stat(2), and may count more than the file has.
+func onDisk(info os.FileInfo) int64 {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return info.Size()
+	}
+	return min(info.Size(), st.Blocks*512)
 }

@@ -40,3 +40,5 @@ func punch(*os.File, int64, int64) error { return errors.ErrUnsupported }
 func setAside(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func holesOf(*os.File, int64) ranges { return nil }
+
+func onDisk(info os.FileInfo) int64 { return info.Size() }

@@ -1,10 +1,9 @@
 package capture
 
 import (
-	"cmp"
 	"fmt"
 	"os"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,75 +14,100 @@ import (
 // commands are left to take from.
 const quotaFloor = 1 << 20
 
-// A Quota limits the bytes that many logs keep together. Past it the spools of
-// the commands that ended longest ago are removed, whole; their indexes stay
-// and tell what is gone. When none is left, running commands that write lose
-// their middle. No command is held up for it.
+// A Quota limits the bytes that many logs keep together, also those that earlier
+// processes left. Past it the spools of the commands that ended longest ago are
+// removed, whole; their indexes stay and tell what is gone. When none is left,
+// running commands that write lose their middle. No command is held up for it.
+//
+// What it costs does not grow with the number of logs: which of them ended longest
+// ago is looked up in their folders when there is too much.
 type Quota struct {
 	// OnEvict, when set before use, is called with the folder of each log
 	// whose spools were removed, one call at a time.
 	OnEvict func(dir string)
 
-	max  int64
-	used atomic.Int64
-	over atomic.Bool // nothing ended is left to remove
+	max   int64
+	base  string
+	began time.Time
+	used  atomic.Int64
+	over  atomic.Bool // nothing ended is left to remove
+
+	removing sync.Mutex // held while one log's files are removed
 
 	mu       sync.Mutex
-	ended    []endedLog // oldest first
+	logs     map[string]quotaLog // of this process, until they are collected
+	ended    []endedLog          // oldest first: what the last look found
 	evicting bool
 	idle     sync.WaitGroup
 }
 
-type endedLog struct {
-	dir  string
-	kept int64
-	at   time.Time
-	log  weak.Pointer[Log] // to tell readers that are still there
+type quotaLog struct {
+	log     weak.Pointer[Log] // to tell readers that are still there
+	running bool
 }
 
-// NewQuota returns a quota of max bytes, max > 0.
-func NewQuota(max int64) *Quota { return &Quota{max: max} }
+type endedLog struct {
+	dir string
+	at  time.Time
+}
+
+// NewQuota returns a quota of max bytes, max > 0, for logs whose folders are in
+// the folder base.
+func NewQuota(max int64, base string) *Quota {
+	return &Quota{max: max, base: base, began: time.Now(), logs: map[string]quotaLog{}}
+}
 
 // Used returns the bytes kept now.
 func (q *Quota) Used() int64 { return q.used.Load() }
 
-// Known tells the quota of a log that an earlier process has left: its folder,
-// the bytes it keeps and when its command ended.
-func (q *Quota) Known(dir string, kept int64, ended time.Time) {
-	q.used.Add(kept)
-	q.insert(endedLog{dir: dir, kept: kept, at: ended})
-	q.check()
+// Remove deletes the folder of a log that has ended; with a nil Quota too.
+func (q *Quota) Remove(dir string) error {
+	if q == nil {
+		return os.RemoveAll(dir)
+	}
+	q.removing.Lock()
+	defer q.removing.Unlock()
+	q.mu.Lock()
+	l := q.logs[dir].log.Value()
+	q.mu.Unlock()
+	q.used.Add(-takeKept(dir, l))
+	return os.RemoveAll(dir)
 }
 
-// Forget takes a removed log's folder out of the account.
-func (q *Quota) Forget(dir string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ended = slices.DeleteFunc(q.ended, func(e endedLog) bool {
-		if e.dir == dir {
-			q.used.Add(-e.kept)
-		}
-		return e.dir == dir
-	})
+// takeKept is what a log that has ended keeps, and from now on no more; l is nil
+// when it is gone from memory.
+func takeKept(dir string, l *Log) int64 {
+	if l != nil {
+		return l.kept.Swap(0)
+	}
+	kept, _ := keptIn(dir)
+	return kept
 }
 
 // Wait returns when no removal is under way.
 func (q *Quota) Wait() { q.idle.Wait() }
 
-func (q *Quota) insert(e endedLog) {
+// add takes in a log, and the bytes that it has if it was taken up again.
+func (q *Quota) add(l *Log) {
+	if q == nil {
+		return
+	}
+	q.used.Add(l.kept.Load())
+	if l.cfg.Dir == "" {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(q.ended, e, func(a, b endedLog) int {
-		return cmp.Compare(a.at.UnixNano(), b.at.UnixNano())
-	})
-	q.ended = slices.Insert(q.ended, i, e)
-	q.over.Store(false)
+	q.logs[l.cfg.Dir] = quotaLog{log: weak.Make(l), running: true}
+	runtime.AddCleanup(l, q.collected, l.cfg.Dir)
 }
 
-// add takes in the bytes of a log that was taken up again.
-func (q *Quota) add(l *Log) {
-	if q != nil {
-		q.used.Add(l.kept.Load())
+// collected is told that a log of a folder is gone from memory.
+func (q *Quota) collected(dir string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.logs[dir].log.Value() == nil { // else another took the folder up
+		delete(q.logs, dir)
 	}
 }
 
@@ -97,7 +121,12 @@ func (q *Quota) finish(l *Log) {
 		q.used.Add(-l.kept.Load())
 		return
 	}
-	q.insert(endedLog{dir: l.cfg.Dir, kept: l.kept.Load(), at: time.Now(), log: weak.Make(l)})
+	q.mu.Lock()
+	q.logs[l.cfg.Dir] = quotaLog{log: weak.Make(l)}
+	if q.over.Swap(false) { // there is no older one
+		q.ended = append(q.ended, endedLog{l.cfg.Dir, time.Now()})
+	}
+	q.mu.Unlock()
 	q.check()
 }
 
@@ -120,25 +149,37 @@ func (q *Quota) evict() {
 	defer q.idle.Done()
 	for {
 		q.mu.Lock()
+		none := len(q.ended) == 0
+		q.mu.Unlock()
+		var found []endedLog
+		if none && q.used.Load() > q.max {
+			found = q.look()
+		}
+		q.mu.Lock()
+		q.ended = append(q.ended, found...)
 		if q.used.Load() <= q.max || len(q.ended) == 0 {
-			q.over.Store(len(q.ended) == 0)
+			q.over.Store(q.used.Load() > q.max)
 			q.evicting = false
 			q.mu.Unlock()
 			return
 		}
 		e := q.ended[0]
 		q.ended = q.ended[1:]
+		l := q.logs[e.dir]
 		q.mu.Unlock()
-		if removeSpools(e) == nil && q.OnEvict != nil {
+		if !l.running && q.free(e.dir, l.log.Value()) == nil && q.OnEvict != nil {
 			q.OnEvict(e.dir)
 		}
-		q.used.Add(-e.kept)
 	}
 }
 
-// removeSpools frees what a log keeps, after its index says so.
-func removeSpools(e endedLog) error {
-	if l := e.log.Value(); l != nil {
+// free removes what a log keeps, after its index says so; l is nil when nobody
+// can be reading it.
+func (q *Quota) free(dir string, l *Log) error {
+	q.removing.Lock()
+	defer q.removing.Unlock()
+	q.used.Add(-takeKept(dir, l)) // also of what cannot be removed: it is not tried again and again
+	if l != nil {
 		for _, s := range l.streams {
 			s.mu.Lock()
 			s.holes = s.holes.add(Range{0, s.total.Load()})
@@ -146,15 +187,15 @@ func removeSpools(e endedLog) error {
 			s.mu.Unlock()
 		}
 	}
-	l, err := Reopen(e.dir)
+	r, err := Reopen(dir)
 	if err != nil {
 		return err
 	}
-	for _, s := range l.streams {
-		l.index.gap(s.src, Range{0, s.total.Load()}, lossEvicted)
+	for _, s := range r.streams {
+		r.index.gap(s.src, Range{0, s.total.Load()}, lossEvicted)
 	}
-	l.index.idle()
-	for _, s := range l.streams {
+	r.index.idle()
+	for _, s := range r.streams {
 		if err := s.spool.remove(); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"procsup/handles"
@@ -57,7 +58,7 @@ func (s *Supervisor) Acknowledge(ctx context.Context, name string, req wire.Ackn
 		return nil, err
 	}
 	if a.Count == 0 {
-		return a, s.wasBatch(ctx, sess.rec.Name, req.Batch)
+		return a, s.wasBatch(sess.rec.Name, req.Batch)
 	}
 	return a, nil
 }
@@ -66,28 +67,68 @@ func (s *Supervisor) Acknowledge(ctx context.Context, name string, req wire.Ackn
 // back into the inbox: who acknowledges again does so soon.
 const repeatable = 100_000
 
-// wasBatch refuses a batch that was never acknowledged.
-func (s *Supervisor) wasBatch(ctx context.Context, name, batch string) error {
-	d, err := s.Deliveries(ctx, name, 0)
-	if err != nil {
-		return err
-	}
-	for _, x := range d.Deliveries {
-		if x.Batch == batch {
-			return nil
+// wasBatch refuses a batch that was never acknowledged. Who asks again does so
+// soon, so the newest are looked through first.
+func (s *Supervisor) wasBatch(name, batch string) error {
+	const recent = 1000
+	found, n := false, 0
+	err := s.eachDelivered(func(_ journal.Entry, in inBatch) (bool, error) {
+		if n++; n == recent {
+			var err error
+			if found, err = s.wentBack(name, batch); found || err != nil {
+				return false, err
+			}
 		}
+		found = in.Session == name && in.Batch == batch
+		return !found, nil
+	})
+	if err == nil && !found && n < recent {
+		found, err = s.wentBack(name, batch)
 	}
-	back, err := s.journal.Returned(repeatable)
-	if err != nil {
+	if found || err != nil {
 		return err
-	}
-	for _, e := range back {
-		var b struct{ Batch, Session string }
-		if json.Unmarshal(e.Body, &b) == nil && b.Batch == batch && b.Session == name {
-			return nil
-		}
 	}
 	return &handles.Error{Code: handles.CodeNotFound, ID: batch, Message: fmt.Sprintf("session %s has no batch %.80q", name, batch), Hint: "procsup pending --items and procsup deliveries show them"}
+}
+
+// wentBack reports whether all of a batch went back into the inbox.
+func (s *Supervisor) wentBack(name, batch string) (bool, error) {
+	back, err := s.journal.Returned(repeatable)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(back, func(e journal.Entry) bool {
+		var in inBatch
+		return json.Unmarshal(e.Body, &in) == nil && in == inBatch{batch, name}
+	}), nil
+}
+
+// inBatch is what the entry of an acknowledged end says of its batch.
+type inBatch struct{ Batch, Session string }
+
+// eachDelivered calls f with the ends that were acknowledged, newest first, until
+// it has had enough. It holds but a few of them at a time.
+func (s *Supervisor) eachDelivered(f func(e journal.Entry, in inBatch) (more bool, _ error)) error {
+	const part = 256
+	for before := int64(math.MaxInt64); ; {
+		es, err := s.journal.Delivered(before, part)
+		if err != nil {
+			return err
+		}
+		for _, e := range es {
+			var in inBatch
+			if json.Unmarshal(e.Body, &in) != nil {
+				continue
+			}
+			if more, err := f(e, in); err != nil || !more {
+				return err
+			}
+		}
+		if len(es) < part {
+			return nil
+		}
+		before = es[len(es)-1].Seq
+	}
 }
 
 // Deliveries are the batches of a session that were acknowledged, newest first.
@@ -98,26 +139,25 @@ func (s *Supervisor) Deliveries(_ context.Context, name string, limit int) (*wir
 	if err != nil {
 		return nil, err
 	}
-	es, err := s.journal.Delivered(0)
-	if err != nil {
-		return nil, err
-	}
 	out := &wire.Deliveries{Deliveries: []wire.Delivery{}}
-	for _, e := range es {
-		var b struct{ Batch, Session string }
-		if err := json.Unmarshal(e.Body, &b); err != nil || b.Session != sess.rec.Name {
-			continue
+	err = s.eachDelivered(func(e journal.Entry, in inBatch) (bool, error) {
+		if in.Session != sess.rec.Name {
+			return true, nil
 		}
 		n := len(out.Deliveries)
-		if n == 0 || out.Deliveries[n-1].Batch != b.Batch {
+		if n == 0 || out.Deliveries[n-1].Batch != in.Batch {
 			if limit > 0 && n == limit {
-				break
+				return false, nil
 			}
-			out.Deliveries = append(out.Deliveries, wire.Delivery{Batch: b.Batch, At: e.At.UTC()})
+			out.Deliveries = append(out.Deliveries, wire.Delivery{Batch: in.Batch, At: e.At.UTC()})
 			n++
 		}
 		d := &out.Deliveries[n-1]
 		d.Handles = append(d.Handles, handles.ID(e.Run))
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	for i := range out.Deliveries {
 		slices.Sort(out.Deliveries[i].Handles)

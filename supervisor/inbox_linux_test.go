@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -111,6 +112,60 @@ func TestS1_31_Deliveries(t *testing.T) {
 	if d, err := s.Deliveries(t.Context(), "t", 1); err != nil || len(d.Deliveries) != 1 {
 		t.Errorf("one of them: %+v, %v", d, err)
 	}
+}
+
+// S1-31: many deliveries are read in parts, and who acknowledges again what
+// was delivered just now does not make us read all of them.
+func TestS1_31_ManyDeliveries(t *testing.T) {
+	s := open(t, Config{})
+	const many, each = 800, 50
+	var batches []string
+	for i := range many {
+		mustStart(t, s, sh(fmt.Sprint("exit ", i%100)))
+		if i%each == each-1 {
+			b := s.takeAll(t, each)
+			batches = append(batches, b...)
+		}
+	}
+	d, err := s.Deliveries(t.Context(), "t", 0)
+	if err != nil || len(d.Deliveries) != len(batches) {
+		t.Fatalf("%d batches, %v, want %d", len(d.Deliveries), err, len(batches))
+	}
+	ends := map[handles.ID]bool{}
+	for i, x := range d.Deliveries {
+		if want := batches[len(batches)-1-i]; x.Batch != want {
+			t.Errorf("batch %d is %s, want %s", i, x.Batch, want)
+		}
+		for _, id := range x.Handles {
+			ends[id] = true
+		}
+	}
+	if len(ends) != many {
+		t.Errorf("%d ends, want %d", len(ends), many)
+	}
+	again := func(batch string) float64 {
+		return testing.AllocsPerRun(3, func() { settle(t, s, batch, "") })
+	}
+	if newest, oldest := again(batches[len(batches)-1]), again(batches[0]); 2*newest > oldest {
+		t.Errorf("%v allocations for the newest batch, %v for the oldest", newest, oldest)
+	}
+	if _, err := s.Acknowledge(t.Context(), "t", wire.Acknowledge{Batch: "none"}); !errors.Is(err, handles.ErrNotFound) {
+		t.Errorf("a batch that never was: %v", err)
+	}
+}
+
+// takeAll takes and acknowledges so many ends, as they come.
+func (s *Supervisor) takeAll(t *testing.T, n int) (batches []string) {
+	t.Helper()
+	for n > 0 {
+		b, err := s.Take(t.Context(), "t", wire.Take{WaitMS: 10_000}, nobodyAsked)
+		if err != nil || b.Count == 0 {
+			t.Fatalf("%d ends do not come: %+v, %v", n, b, err)
+		}
+		settle(t, s, b.Batch, "")
+		batches, n = append(batches, b.Batch), n-b.Count
+	}
+	return batches
 }
 
 // S1-27: a hint may be stale: somebody else was faster, and that is no error.

@@ -35,6 +35,22 @@ func (s *Supervisor) retain(tick <-chan time.Time) {
 	}
 }
 
+// keepHouse is the chores of a life.
+func (s *Supervisor) keepHouse() {
+	s.measure()
+	s.retain(time.Tick(retentionRound))
+}
+
+// measure counts the output of earlier lives towards the quota.
+func (s *Supervisor) measure() {
+	if s.quota == nil {
+		return
+	}
+	if err := s.quota.Measure(s.life); err != nil && s.life.Err() == nil {
+		s.log.Error("count old output", "err", err)
+	}
+}
+
 // removeBefore removes the records of runs that ended before a moment, and the
 // output of runs of which there is no record any more. What lives is left alone.
 func (s *Supervisor) removeBefore(moment time.Time) {
@@ -87,12 +103,9 @@ func (s *Supervisor) removeOld(id handles.ID, moment time.Time) bool {
 	if _, err := s.journal.Run(string(id)); !errors.Is(err, handles.ErrNotFound) {
 		return false
 	}
-	if err := os.RemoveAll(s.dir(id)); err != nil {
+	if err := s.quota.Remove(s.dir(id)); err != nil {
 		s.log.Error("remove old output", "id", id, "err", err)
 		return false
-	}
-	if s.quota != nil {
-		s.quota.Forget(s.dir(id))
 	}
 	return true
 }

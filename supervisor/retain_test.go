@@ -107,3 +107,31 @@ func TestOutputWithoutARecord(t *testing.T) {
 		t.Errorf("%d removed although the journal is closed", n)
 	}
 }
+
+// G18: the output of earlier lives counts towards the quota, and goes first.
+func TestQuotaOverRestarts(t *testing.T) {
+	retained := make(chan struct{}, 2)
+	cfg := Config{Dir: t.TempDir(), Quota: 1 << 20, Hooks: &Hooks{Retained: func() { retained <- struct{}{} }}}
+	s := open(t, cfg)
+	<-retained
+	const script = "head -c 700000 /dev/zero"
+	old := mustStart(t, s, sh(script))
+	mustWait(t, s, old.HandleID)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg)
+	<-retained
+	next := mustStart(t, s, sh(script))
+	mustWait(t, s, next.HandleID)
+	s.quota.Wait()
+	if _, err := os.Stat(old.StdoutPath); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the older output: %v", err)
+	}
+	if _, err := os.Stat(next.StdoutPath); err != nil {
+		t.Error(err)
+	}
+	if used := s.quota.Used(); used != 700_000 {
+		t.Errorf("%d bytes are kept", used)
+	}
+}

@@ -79,7 +79,7 @@ type Supervisor struct {
 	fence     int            // generation of this supervisor, from 1
 	keeperPID int            // 0: none
 	owners    sync.WaitGroup // one for each live run
-	chores    sync.WaitGroup // retain
+	chores    sync.WaitGroup // keepHouse
 	heap      heapRest
 
 	cgroupHome func() string // where those of earlier supervisors are; "" = nowhere
@@ -166,7 +166,7 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 	s.resumeSessions()
 	if s.cfg.Retention > 0 {
 		s.chores.Add(1)
-		go s.retain(time.Tick(retentionRound)) // ends with life; Close waits for it
+		go s.keepHouse() // ends with life; Close waits for it
 	}
 	return s, nil
 }
@@ -221,7 +221,7 @@ func newQuota(cfg Config) *capture.Quota {
 			n = min(n, free/10)
 		}
 	}
-	return capture.NewQuota(n)
+	return capture.NewQuota(n, filepath.Join(cfg.Dir, "handles"))
 }
 
 // Close lets go of everything. With a keeper commands live on and the next

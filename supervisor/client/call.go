@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -23,6 +24,10 @@ const (
 	firstPause = time.Millisecond
 	lastPause  = 8 * time.Millisecond
 )
+
+// An answer that is broken off sooner is no sign of life: the request itself may
+// be what the daemon dies of.
+const brief = 20 * time.Millisecond
 
 // do calls until there is an answer. While the daemon restarts it tries again,
 // for as long as patience lasts after the last sign of life. make is asked for
@@ -49,6 +54,7 @@ type tries struct {
 	how   again
 	lost  error     // what became of tries that may have taken effect
 	fresh int       // how many of them had a connection of their own
+	asked time.Time // when the last try began; zero: it is the first
 	since time.Time // of the last sign of life; zero: no trouble yet
 	wait  time.Duration
 }
@@ -66,7 +72,9 @@ func (t *tries) judge(ctx context.Context, err error) (done bool, _ error) {
 		if ctx.Err() != nil || t.how == never || t.how == once && t.fresh > 1 {
 			return true, t.unknown(err)
 		}
-		t.since, t.wait = time.Now(), 0
+		if t.since.IsZero() || time.Since(t.asked) > brief {
+			t.since, t.wait = time.Now(), 0
+		}
 	case errors.As(err, &dial):
 		if ctx.Err() != nil {
 			return true, t.unknown(context.Cause(ctx))
@@ -87,8 +95,11 @@ func (t *tries) judge(ctx context.Context, err error) (done bool, _ error) {
 	if time.Since(t.since) < t.c.cfg.Patience {
 		return false, nil
 	}
-	if dial != nil {
+	switch {
+	case dial != nil:
 		err = t.c.unreachable(dial.err)
+	case lost != nil:
+		err = fmt.Errorf("the daemon has broken off each answer for %v: %w", t.c.cfg.Patience, lost.err)
 	}
 	return true, t.unknown(err)
 }
@@ -144,6 +155,7 @@ func (t *tries) pause(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		t.asked = time.Now()
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

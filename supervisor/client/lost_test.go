@@ -248,6 +248,22 @@ func TestS3_61_GivingUp(t *testing.T) {
 	}
 }
 
+// A daemon that dies of the request itself, each time, is not asked for ever.
+func TestAnswersBrokenOffAtOnce(t *testing.T) {
+	c := client.New(client.Config{Patience: 100 * time.Millisecond, Socket: fake(t, func(_ int, c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+	})})
+	defer c.Close()
+	for name, ask := range map[string]func() error{
+		"show":   func() error { _, err := c.Show(t.Context(), "h"); return err },
+		"output": func() error { return c.Output(t.Context(), "h", wire.OutputQuery{Follow: true}, io.Discard, nil, nil) },
+	} {
+		if err := ask(); err == nil || errors.Is(err, handles.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "has broken off each answer for 100ms") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // S3-49: "starting" is waited out, within the bound.
 func TestS3_49_StartingIsWaitedOut(t *testing.T) {
 	var tries atomic.Int32

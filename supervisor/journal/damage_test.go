@@ -270,3 +270,19 @@ func FuzzCorrupt(f *testing.F) {
 		}
 	})
 }
+
+// S4-06: a journal that grows past 1 GiB in the WAL, where SQLite leaves out the page of
+// its locks (sqlite.org/fileformat2.html#lockbyte), is whole.
+func TestJournalOfAGibibyte(t *testing.T) {
+	t.Parallel()
+	h := make(header, 100)
+	binary.BigEndian.PutUint16(h[16:], 4096)
+	w := wal{committed: 2, pages: 262_147, beyond: map[uint32]bool{262_144: true, 262_146: true, 262_147: true}}
+	if err := whole("j", h, w, 262_143*4096); err != nil {
+		t.Error(err)
+	}
+	delete(w.beyond, 262_144)
+	if err := whole("j", h, w, 262_143*4096); !errors.Is(err, ErrDamaged) {
+		t.Errorf("without another page: %v", err)
+	}
+}

@@ -54,7 +54,7 @@ func (j *Journal) openReads() error {
 		{&j.q.byNameAnywhere, named + newest},
 		{&j.q.owed, runColumns + ", NULL FROM run WHERE owed = 1 ORDER BY run.created, run.id"},
 		{&j.q.sessions, "SELECT name, live, seq, record FROM session ORDER BY name"},
-		{&j.q.delivered, "SELECT seq, at, kind, run, body FROM journal WHERE kind = 'delivered' ORDER BY seq DESC LIMIT ?"},
+		{&j.q.delivered, "SELECT seq, at, kind, run, body FROM journal WHERE kind = 'delivered' AND seq < ? ORDER BY seq DESC LIMIT ?"},
 		{&j.q.returned, "SELECT seq, at, kind, run, body FROM journal WHERE seq > (SELECT max(seq) FROM journal) - ? AND kind = 'returned' ORDER BY seq DESC"},
 	} {
 		if *q.to, err = db.Prepare(q.sql); err != nil {

@@ -26,13 +26,10 @@ func (j *Journal) Sessions() ([]Session, error) {
 	return collect(rows, sessionTo)
 }
 
-// Delivered are the newest entries of kind delivered, newest first; limit 0
-// means no limit.
-func (j *Journal) Delivered(limit int) ([]Entry, error) {
-	if limit <= 0 {
-		limit = -1
-	}
-	return dated(j.query(j.q.delivered, limit))
+// Delivered are at most limit entries of kind delivered with numbers below before,
+// newest first. There may be very many of them: read them in parts.
+func (j *Journal) Delivered(before int64, limit int) ([]Entry, error) {
+	return dated(j.query(j.q.delivered, before, limit))
 }
 
 // Returned are the entries of kind returned among the newest so many of all,
