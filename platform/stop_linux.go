@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Suspends reports whether a signal asks a whole job to stop: TSTP.
+func Suspends(sig syscall.Signal) bool { return sig == unix.SIGTSTP }
+
 // StopGroup stops this process and the rest of its process group by sig (TSTP,
 // TTIN or TTOU), as the terminal would, and returns once this process was
 // continued; at once where the kernel does not stop it. The action is set by the

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -32,9 +31,9 @@ type front struct {
 	id      handles.ID
 	env     *wire.Started // the answer to its start
 	copies  *copies
-	stops   chan wire.Cancel // for halt, one after the other
-	asked   int              // signals that asked for a stop
-	waiting []wire.Cancel    // stops that came before the start was answered
+	asks    chan func() error // for ask, one after the other
+	asked   int               // signals that asked for a stop
+	waiting []func() error    // what was to be asked before the start was answered
 }
 
 // A frontEnd is how the daemon answered in the end.
@@ -55,11 +54,11 @@ func (f *front) run(signals *caught) (*handles.Record, error) {
 	defer feed.close()
 	f.req.Idempotency = client.NewKey() // also for a second call: it never runs twice
 	f.req.Inline = f.c.Bool("json")
-	f.copies, f.stops = newCopies(f), make(chan wire.Cancel, 16)
+	f.copies, f.asks = newCopies(f), make(chan func() error, 16)
 	defer f.copies.cancel()
-	defer close(f.stops)
+	defer close(f.asks)
 	signals.wait()
-	signal.Notify(signals.c, syscall.SIGPIPE) // writes to a closed stdout or stderr fail then, and do not end us
+	platform.CatchRest(signals.c) // PIPE too: writes to a closed stdout or stderr fail then, and do not end us
 	started, ended := make(chan *wire.Started, 1), make(chan frontEnd, 1)
 	go func() { // ends with the run, or with ctx
 		var e frontEnd
@@ -100,19 +99,33 @@ func (f *front) begin(a *wire.Started, feed *stdinFeed) {
 	if a.PID != 0 {
 		f.copies.begin(f.id, f.req.Merge)
 	}
-	go f.halt() // ends when run does
-	for _, k := range f.waiting {
-		f.stops <- k
+	go f.ask() // ends when run does
+	for _, what := range f.waiting {
+		f.asks <- what
 	}
 	f.waiting = nil
 }
 
-// onSignal ends the command with that signal as its first step; a second one
-// goes to the next step. Before the start was answered the second gives up.
+// onSignal does with a signal what procsup run does: the command gets it, ends by
+// it, or stops with us.
 func (f *front) onSignal(sig syscall.Signal, cancel context.CancelCauseFunc) {
-	if platform.ClassOf(sig) != platform.AsksStop {
-		return
+	switch class := platform.ClassOf(sig); {
+	case class == platform.AsksStop:
+		f.onStop(sig, cancel)
+	case class == platform.Continues || class == platform.PassOn && sig != syscall.SIGPIPE: // that is of our own writes
+		f.later(func() error { return f.signal(platform.SignalName(sig), class == platform.PassOn) })
+	case platform.Suspends(sig):
+		f.later(func() error {
+			err := f.signal("STOP", false) // TSTP does nothing in a session without a terminal, setpgid(2)
+			platform.StopGroup(sig)        // returns once we were continued, or at once where nobody could do that
+			return errors.Join(err, f.signal("CONT", false))
+		})
 	}
+}
+
+// onStop ends the command with that signal as its first step; a second one
+// goes to the next step. Before the start was answered the second gives up.
+func (f *front) onStop(sig syscall.Signal, cancel context.CancelCauseFunc) {
 	f.asked++
 	if f.id == "" && f.asked > 1 {
 		cancel(&exitError{code: 128 + int(sig), signal: sig, msg: "run: given up before the daemon has answered"})
@@ -127,21 +140,32 @@ func (f *front) onSignal(sig syscall.Signal, cancel context.CancelCauseFunc) {
 
 func (f *front) stop(k wire.Cancel) {
 	k.NoWait = true
+	f.later(func() error { _, err := f.r.Cancel(context.Background(), string(f.id), k); return err })
+}
+
+// signal passes a signal on, to the leader alone or to its group.
+func (f *front) signal(name string, leader bool) error {
+	_, err := f.r.Signal(context.Background(), string(f.id), wire.Signal{Signal: name, Leader: leader})
+	return err
+}
+
+// later has the daemon asked for something once the command runs.
+func (f *front) later(what func() error) {
 	if f.id == "" {
-		f.waiting = append(f.waiting, k)
+		f.waiting = append(f.waiting, what)
 		return
 	}
 	select {
-	case f.stops <- k:
+	case f.asks <- what:
 	default: // a daemon that does not answer gets enough of them
 	}
 }
 
-// halt asks the daemon for stops in the order in which they came.
-func (f *front) halt() {
-	for k := range f.stops {
-		err := f.r.do(func() error { _, err := f.r.Cancel(context.Background(), string(f.id), k); return err })
-		if err != nil && !errors.Is(err, handles.ErrNotFound) {
+// ask asks the daemon in the order in which it came.
+func (f *front) ask() {
+	for what := range f.asks {
+		err := f.r.do(what)
+		if err != nil && !errors.Is(err, handles.ErrNotFound) && !errors.Is(err, handles.ErrEnded) {
 			f.say("%v", err)
 		}
 	}

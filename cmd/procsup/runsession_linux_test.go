@@ -12,8 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"procsup/handles"
+	"procsup/platform"
 	"procsup/supervisor/wire"
 )
 
@@ -27,7 +29,7 @@ type fronted struct {
 func (b *bench) front(args ...string) *fronted {
 	b.t.Helper()
 	f := &fronted{cmd: b.command(append([]string{"run", "-S", "s"}, args...)...)}
-	f.cmd.Stderr = &f.err
+	f.cmd.Stderr, f.cmd.SysProcAttr = &f.err, &syscall.SysProcAttr{Setpgid: true} // a shell gives it a group, too
 	out, err := f.cmd.StdoutPipe()
 	if err != nil {
 		b.t.Fatal(err)
@@ -155,6 +157,36 @@ func TestS1_20_SignalsCancelTheRun(t *testing.T) {
 	b.want(0, "cancel", "--run", "-S", "s")
 	if ws, _ := f.end(t); ws.ExitStatus() != 128+15 {
 		t.Errorf("--exit-code: ended with %#x", ws)
+	}
+}
+
+// A11: other signals are the command's, as without the daemon; TSTP stops both,
+// and CONT continues both.
+func TestA11_SignalsArePassedOn(t *testing.T) {
+	b := newBench(t)
+	f := b.front("--", "sh", "-c", "trap 'kill $!; exit 7' USR1; trap 'echo cont' CONT; sleep 600 & echo up; while :; do wait; done")
+	pid := f.cmd.Process.Pid
+	leader := b.show(b.active()).PID
+	_ = syscall.Kill(pid, syscall.SIGTSTP)
+	var ws syscall.WaitStatus
+	if got, err := syscall.Wait4(pid, &ws, syscall.WUNTRACED, nil); err != nil || got != pid || !ws.Stopped() {
+		t.Fatalf("procsup: %#x, %v, want it stopped", ws, err)
+	}
+	st, err := platform.ReadStat(leader)
+	for until := time.Now().Add(long); err == nil && st.State != 'T' && time.Now().Before(until); { // it has the signal, and needs a processor
+		time.Sleep(time.Millisecond)
+		st, err = platform.ReadStat(leader)
+	}
+	if st.State != 'T' {
+		t.Errorf("the command is %c (%v), want it stopped", st.State, err)
+	}
+	_ = syscall.Kill(pid, syscall.SIGCONT)
+	if l, err := f.out.ReadString('\n'); l != "cont\n" {
+		t.Errorf("%q, %v", l, err)
+	}
+	_ = syscall.Kill(pid, syscall.SIGUSR1)
+	if ws, _ := f.end(t); ws.ExitStatus() != 7 {
+		t.Errorf("ended with %#x; %s", ws, f.err.String())
 	}
 }
 
