@@ -44,11 +44,9 @@ func (s *Stream) count(p []byte) {
 		s.awaitScans(n)
 		s.mu.Lock()
 		s.tail.add(p[:n])
+		s.addHole(Range{s.w.gap, s.tail.from}) // at once: a reader must not look in the spool for what was pushed out
 		s.mu.Unlock()
 		s.publish(int64(n))
-		s.mu.Lock()
-		s.addHole(Range{s.w.gap, s.tail.from})
-		s.mu.Unlock()
 		p = p[n:]
 	}
 }

@@ -37,6 +37,7 @@ type Quota struct {
 	mu       sync.Mutex
 	logs     map[string]quotaLog // of this process, until they are collected
 	ended    []endedLog          // oldest first: what the last look found
+	more     bool                // a log has ended since the last look began
 	evicting bool
 	idle     sync.WaitGroup
 }
@@ -122,7 +123,7 @@ func (q *Quota) finish(l *Log) {
 		return
 	}
 	q.mu.Lock()
-	q.logs[l.cfg.Dir] = quotaLog{log: weak.Make(l)}
+	q.logs[l.cfg.Dir], q.more = quotaLog{log: weak.Make(l)}, true
 	if q.over.Swap(false) { // there is no older one
 		q.ended = append(q.ended, endedLog{l.cfg.Dir, time.Now()})
 	}
@@ -150,6 +151,9 @@ func (q *Quota) evict() {
 	for {
 		q.mu.Lock()
 		none := len(q.ended) == 0
+		if none {
+			q.more = false
+		}
 		q.mu.Unlock()
 		var found []endedLog
 		if none && q.used.Load() > q.max {
@@ -157,6 +161,10 @@ func (q *Quota) evict() {
 		}
 		q.mu.Lock()
 		q.ended = append(q.ended, found...)
+		if len(q.ended) == 0 && q.more {
+			q.mu.Unlock()
+			continue
+		}
 		if q.used.Load() <= q.max || len(q.ended) == 0 {
 			q.over.Store(q.used.Load() > q.max)
 			q.evicting = false

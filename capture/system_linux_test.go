@@ -150,8 +150,16 @@ func TestDiskFullDegradesToCounting(t *testing.T) {
 	w := pipe(t, l, Stdout)
 	want := seqText(1_000_000)
 	half := len(want) / 2
+	read := make(chan struct{})
+	go func() { // beside what is pushed out of memory; ends when all is there
+		defer close(read)
+		for b := make([]byte, 64<<10); s.Extent().Total < int64(half); {
+			_, _ = s.ReadAt(b, max(0, s.Extent().Total-tailSize-int64(len(b)/2)))
+		}
+	}()
 	w.Write(want[:half])
 	await(t, s, int64(half))
+	<-read
 	if e := s.Extent(); e.Missing != "disk full" || len(e.Omitted) != 1 || e.Omitted[0].From > 1<<20 || e.Omitted[0].From < 1<<19 {
 		t.Errorf("extent %+v", e)
 	}
