@@ -38,7 +38,7 @@ type Quota struct {
 	logs     map[string]quotaLog // of this process, until they are collected
 	ended    []endedLog          // oldest first: what the last look found
 	more     bool                // a log has ended since the last look began
-	evicting bool
+	evicting bool                // a removal is under way, or none may begin
 	idle     sync.WaitGroup
 }
 
@@ -53,9 +53,10 @@ type endedLog struct {
 }
 
 // NewQuota returns a quota of max bytes, max > 0, for logs whose folders are in
-// the folder base.
+// the folder base. Nothing is removed before Measure has returned: until then it
+// is not known which logs of earlier processes are taken up again.
 func NewQuota(max int64, base string) *Quota {
-	return &Quota{max: max, base: base, began: time.Now(), logs: map[string]quotaLog{}}
+	return &Quota{max: max, base: base, began: time.Now(), logs: map[string]quotaLog{}, evicting: true}
 }
 
 // Used returns the bytes kept now.

@@ -25,6 +25,15 @@ func newQuotaRig(t *testing.T, base string, max int64) *quotaRig {
 	return r
 }
 
+// measured is the rig once it may remove.
+func (r *quotaRig) measured() *quotaRig {
+	r.t.Helper()
+	if err := r.Measure(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	return r
+}
+
 func (r *quotaRig) fill(name string, n int) *Log {
 	r.t.Helper()
 	l := open(r.t, Config{Dir: filepath.Join(r.base, name), Quota: r.Quota})
@@ -47,7 +56,7 @@ func (r *quotaRig) want(used int64, gone ...string) {
 
 func TestQuota(t *testing.T) {
 	guard(t)
-	q := newQuotaRig(t, t.TempDir(), 1<<20)
+	q := newQuotaRig(t, t.TempDir(), 1<<20).measured()
 	a := q.fill("a", 400_000)
 	a.Close()
 	q.fill("b", 400_000).Close()
@@ -90,7 +99,7 @@ func TestQuota(t *testing.T) {
 func TestQuotaOfEarlierLives(t *testing.T) {
 	guard(t)
 	base := t.TempDir()
-	before := newQuotaRig(t, base, 1<<20)
+	before := newQuotaRig(t, base, 1<<20).measured()
 	for k, name := range []string{"new", "old", "lives"} {
 		before.fill(name, 300_000).Close()
 		at := time.Now().Add(time.Duration(-k-1) * time.Hour)
@@ -109,10 +118,13 @@ func TestQuotaOfEarlierLives(t *testing.T) {
 	q := newQuotaRig(t, base, 1<<20)
 	lives := open(t, Config{Dir: filepath.Join(base, "lives"), Quota: q.Quota, Resume: true})
 	t.Cleanup(q.Wait)
-	if err := q.Measure(t.Context()); err != nil {
+	early := q.fill("early", 1<<20) // too much, but others may still be taken up
+	q.want(300_000 + 1<<20)
+	early.Close()
+	if err := q.Remove(filepath.Join(base, "early")); err != nil {
 		t.Fatal(err)
 	}
-	q.want(900_000)
+	q.measured().want(900_000)
 	q.fill("next", 300_000).Close()
 	q.want(900_000, "old")
 	q.fill("last", 300_000).Close()
@@ -124,9 +136,7 @@ func TestQuotaOfEarlierLives(t *testing.T) {
 	q.Wait()
 	slices.Sort(q.gone) // lives ended after next, and wrote before it
 	q.want(900_000, "lives", "next")
-	if err := newQuotaRig(t, filepath.Join(base, "none"), 1).Measure(t.Context()); err != nil {
-		t.Error(err)
-	}
+	newQuotaRig(t, filepath.Join(base, "none"), 1).measured()
 }
 
 // One look finds but so many, and the oldest of all that are there.
@@ -151,10 +161,7 @@ func TestQuotaOfManyLogs(t *testing.T) {
 			t.Fatalf("number %d is %s, want %s", i, e.dir, want)
 		}
 	}
-	q = newQuotaRig(t, base, 500)
-	if err := q.Measure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	q = newQuotaRig(t, base, 500).measured()
 	q.Wait()
 	if len(q.gone) != many-100 || q.Used() != 500 {
 		t.Errorf("%d removed, %d bytes left, want 100 logs of 5 left", len(q.gone), q.Used())

@@ -20,12 +20,11 @@ const (
 )
 
 // Measure counts what earlier processes have left, at leisure: it takes at most a
-// quarter of one processor, and nothing is removed meanwhile, so that nothing
-// counts that is gone. To be called once, with all of their logs that are taken up
-// again open, and before any Remove. The error names the folder.
+// quarter of one processor. To be called once, with all of their logs that are
+// taken up again open, and before any Remove. The error names the folder; what was
+// not seen then does not count.
 func (q *Quota) Measure(ctx context.Context) error {
-	q.hold()
-	err := walk(ctx, q.base, lookRest, func(dir string) {
+	err := EachLog(ctx, q.base, lookRest, func(dir string) {
 		kept, at := keptIn(dir)
 		if kept == 0 || !at.Before(q.began) {
 			return
@@ -44,20 +43,6 @@ func (q *Quota) Measure(ctx context.Context) error {
 	return err
 }
 
-// hold waits for a removal that is under way and lets none begin.
-func (q *Quota) hold() {
-	for {
-		q.mu.Lock()
-		if !q.evicting {
-			q.evicting = true
-			q.mu.Unlock()
-			return
-		}
-		q.mu.Unlock()
-		q.idle.Wait()
-	}
-}
-
 // look finds the logs that ended longest ago and keep something, oldest first.
 func (q *Quota) look() []endedLog {
 	var found []endedLog
@@ -65,7 +50,7 @@ func (q *Quota) look() []endedLog {
 		slices.SortFunc(found, func(a, b endedLog) int { return a.at.Compare(b.at) })
 		found = found[:min(len(found), lookMost)]
 	}
-	_ = walk(context.Background(), q.base, 0, func(dir string) {
+	_ = EachLog(context.Background(), q.base, 0, func(dir string) {
 		kept, at := keptIn(dir)
 		if kept == 0 {
 			return
@@ -84,9 +69,10 @@ func (q *Quota) look() []endedLog {
 	return found
 }
 
-// walk calls visit with each folder in base, in any order, until ctx is done, and
-// rests so many times as long as that takes. A base that is not there is empty.
-func walk(ctx context.Context, base string, rest time.Duration, visit func(dir string)) error {
+// EachLog calls visit with the path of all that is in the folder base, in any
+// order, until ctx is done, and rests so many times as long as that takes. There
+// may be a great many: they are read in parts. A base that is not there is empty.
+func EachLog(ctx context.Context, base string, rest time.Duration, visit func(dir string)) error {
 	all, err := os.Open(base)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

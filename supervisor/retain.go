@@ -2,13 +2,12 @@ package supervisor
 
 import (
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"procsup/capture"
 	"procsup/handles"
 )
 
@@ -21,7 +20,6 @@ const (
 
 // retain removes what is too old, now and on each tick.
 func (s *Supervisor) retain(tick <-chan time.Time) {
-	defer s.chores.Done()
 	for {
 		s.removeBefore(time.Now().Add(-s.cfg.Retention))
 		if s.cfg.Hooks != nil && s.cfg.Hooks.Retained != nil {
@@ -37,8 +35,11 @@ func (s *Supervisor) retain(tick <-chan time.Time) {
 
 // keepHouse is the chores of a life.
 func (s *Supervisor) keepHouse() {
+	defer s.chores.Done()
 	s.measure()
-	s.retain(time.Tick(retentionRound))
+	if s.cfg.Retention > 0 {
+		s.retain(time.Tick(retentionRound))
+	}
 }
 
 // measure counts the output of earlier lives towards the quota.
@@ -65,30 +66,15 @@ func (s *Supervisor) removeBefore(moment time.Time) {
 }
 
 // removeOutput goes by what is on the disk, so that it also finds what a crash
-// between the two removals left. There may be a great many: they are read in parts.
+// between the two removals left.
 func (s *Supervisor) removeOutput(moment time.Time) (n int) {
-	all, err := os.Open(filepath.Join(s.cfg.Dir, "handles"))
-	if errors.Is(err, fs.ErrNotExist) { // nothing was captured yet
-		return 0
-	}
-	if err != nil {
+	err := capture.EachLog(s.life, filepath.Join(s.cfg.Dir, "handles"), 0, func(dir string) {
+		if name := filepath.Base(dir); strings.HasPrefix(name, handles.CommandPrefix) && s.removeOld(handles.ID(name), moment) {
+			n++
+		}
+	})
+	if err != nil && s.life.Err() == nil {
 		s.log.Error("look for old output", "err", err)
-		return 0
-	}
-	defer all.Close()
-	for s.life.Err() == nil {
-		names, err := all.Readdirnames(256)
-		for _, name := range names {
-			if strings.HasPrefix(name, handles.CommandPrefix) && s.removeOld(handles.ID(name), moment) {
-				n++
-			}
-		}
-		if err != nil {
-			if err != io.EOF {
-				s.log.Error("look for old output", "err", err)
-			}
-			break
-		}
 	}
 	return n
 }

@@ -43,9 +43,8 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 	}
 	live := mustStart(t, s, sh("echo up; exec sleep 600"))
 	tick := make(chan time.Time, 1)
-	s.cfg.Retention = -time.Hour // by now everything is an hour too old
-	s.chores.Add(1)
-	go s.retain(tick) // ends with s
+	s.cfg.Retention = -time.Hour           // by now everything is an hour too old
+	s.chores.Go(func() { s.retain(tick) }) // ends with s
 	<-retained
 	s.gone(t, old.HandleID)
 	if _, err := os.Stat(stranger); err != nil {
@@ -108,12 +107,11 @@ func TestOutputWithoutARecord(t *testing.T) {
 	}
 }
 
-// G18: the output of earlier lives counts towards the quota, and goes first.
+// G18: the output of earlier lives counts towards the quota, and goes first, also
+// where records are kept for ever.
 func TestQuotaOverRestarts(t *testing.T) {
-	retained := make(chan struct{}, 2)
-	cfg := Config{Dir: t.TempDir(), Quota: 1 << 20, Hooks: &Hooks{Retained: func() { retained <- struct{}{} }}}
+	cfg := Config{Dir: t.TempDir(), Quota: 1 << 20, Retention: -1}
 	s := open(t, cfg)
-	<-retained
 	const script = "head -c 700000 /dev/zero"
 	old := mustStart(t, s, sh(script))
 	mustWait(t, s, old.HandleID)
@@ -121,7 +119,7 @@ func TestQuotaOverRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, cfg)
-	<-retained
+	s.chores.Wait() // it has been counted
 	next := mustStart(t, s, sh(script))
 	mustWait(t, s, next.HandleID)
 	s.quota.Wait()

@@ -164,10 +164,8 @@ func Open(ctx context.Context, cfg Config) (*Supervisor, error) {
 		return nil, err
 	}
 	s.resumeSessions()
-	if s.cfg.Retention > 0 {
-		s.chores.Add(1)
-		go s.keepHouse() // ends with life; Close waits for it
-	}
+	s.chores.Add(1)
+	go s.keepHouse() // ends with life; Close waits for it
 	return s, nil
 }
 
