@@ -17,6 +17,7 @@ func (s *caught) open(name string, flag int, deadline time.Duration) (*os.File, 
 	if st, err := os.Stat(name); err != nil || st.Mode()&fs.ModeNamedPipe == 0 {
 		return os.OpenFile(name, flag, 0o644)
 	}
+	s.wait() // whoever sees us wait for the other end may send a signal
 	type opened struct {
 		f   *os.File
 		err error

@@ -10,21 +10,24 @@ import (
 // short command is over in the time that this takes.
 type caught struct {
 	c     chan os.Signal
-	ready chan platform.Inherited
+	ready chan struct{}      // closed once they are caught
+	was   platform.Inherited // after that
 }
 
 // catchEarly begins to catch them beside what the caller goes on to do.
 func catchEarly() *caught {
-	s := &caught{c: make(chan os.Signal, 64), ready: make(chan platform.Inherited, 1)}
+	s := &caught{c: make(chan os.Signal, 64), ready: make(chan struct{})}
 	go func() { // bounded; wait waits for it
-		was := platform.InheritedSignals()
-		was.Restore()
+		s.was = platform.InheritedSignals()
+		s.was.Restore()
 		platform.CatchStops(s.c)
-		s.ready <- was
+		close(s.ready)
 	}()
 	return s
 }
 
-// wait returns once they are caught, with what was there before. It may be
-// called once.
-func (s *caught) wait() platform.Inherited { return <-s.ready }
+// wait returns once they are caught, with what was there before.
+func (s *caught) wait() platform.Inherited {
+	<-s.ready
+	return s.was
+}
